@@ -183,7 +183,9 @@ def play(desk: Desk, doctor: bool = True) -> dict[str, Any]:
     (here / "book").mkdir()
     page = "book/04_attention.md"
     shutil.copy(ROOT / page, here / page)
-    key = Key("5" * 64, path=here / "key.txt")  # always the same class
+    key = Key(
+        "5" * 64, path=here / "assignment-secret.txt"
+    )  # always the same class
     key.save()
     desk.type(
         "assign",
@@ -204,8 +206,7 @@ def play(desk: Desk, doctor: bool = True) -> dict[str, Any]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     desk.type(
         "grade",
-        "coursekit grade submissions/ --key key.txt --out grades.csv "
-        "--feedback feedback/",
+        "coursekit grade submissions/ --out grades.csv --feedback feedback/",
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     desk.type(
@@ -234,7 +235,8 @@ def play(desk: Desk, doctor: bool = True) -> dict[str, Any]:
     desk.type("page", "cat overlay/warmup.md")
     desk.type(
         "assign_own",
-        "coursekit assign warmup --overlay overlay --out own/ --key own.txt",
+        "coursekit assign warmup --overlay overlay --out own/ "
+        "--secret own-secret.txt",
     )
     n = len(ANSWERS) + 1
     return {"submissions": n, "cpu_seconds_a_submission": used / n}
@@ -258,10 +260,12 @@ def debug(desk: Desk) -> None:
     desk.type("roster", "head -4 students.csv")
     desk.type(
         "assign_roster",
-        "coursekit assign --roster students.csv --key key.txt --out class/",
+        "coursekit assign --roster students.csv --out class/",
         "ls class/ class/students",
     )
-    given = json.loads((here / "key.txt").read_text())["assignments"]
+    given = json.loads((here / "assignment-secret.txt").read_text())[
+        "assignments"
+    ]
     students = given["debug"]["students"]
     # Someone who got a program that the test below is for.
     student, mine = next(
@@ -286,8 +290,7 @@ def debug(desk: Desk) -> None:
     )
     desk.type(
         "viva",
-        "coursekit grade mended/ --key key.txt "
-        "--out debug.csv --feedback mended-feedback/",
+        "coursekit grade mended/ --out debug.csv --feedback mended-feedback/",
         "cut -d, -f1-7 debug.csv | head -3",
         f"cat viva/{student}.md | fold -s -w 76",
     )

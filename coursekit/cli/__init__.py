@@ -44,7 +44,7 @@ For the transformer that you build yourself, chapter by chapter:
 For the exercises of the book, and for those who teach with it:
 
   coursekit check       check all answers in a chapter or notebook
-  coursekit assign      make an assignment: notebooks for students, a key
+  coursekit assign      make an assignment: notebooks for students
   coursekit grade       a folder of submissions in, a grade sheet out
   coursekit sheet       the same grades as Canvas or Moodle imports them
   coursekit doctor      what can grading be trusted with on this machine?
@@ -81,7 +81,7 @@ COMMANDS = {
     "capstone": ("[FILE] [TEXT] [options]", f"{YOUR_FILE}.capstone:capstone"),
     "check": ("FILE [--only ID]", "coursekit_classroom.notebooks.checkfile"),
     "assign": ("PAGE ... | --roster CSV [options]", f"{TEACH}.assign"),
-    "grade": ("DIR --key FILE --out CSV [options]", f"{TEACH}.grade"),
+    "grade": ("DIR --out CSV [options]", f"{TEACH}.grade"),
     "sheet": ("CSV [--format F] [--roster CSV]", f"{TEACH}.sheet"),
     "doctor": ("[options]", f"{TEACH}.doctor"),
     "kit": ("PART [options]", "coursekit_classroom.kit.command"),

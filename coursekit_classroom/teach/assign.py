@@ -1,4 +1,4 @@
-"""``coursekit assign``: from chapters to what students get, and the key."""
+"""``coursekit assign``: from chapters to what students get, and a secret."""
 
 import argparse
 import inspect
@@ -37,7 +37,7 @@ from coursekit_classroom.teach.handout import (
     student_notebook,
     write,
 )
-from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.key import SECRET_FILE, Key
 from coursekit_classroom.teach.programs import (
     Program,
     distribute,
@@ -76,10 +76,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "my_transformer.py, is an assignment of its own, 0 to 12",
     )
     parser.add_argument(
-        "--key",
-        default="key.txt",
+        "--secret",
+        default=SECRET_FILE,
         metavar="FILE",
-        help="your key; made if there is none [default: key.txt]",
+        help="from it come the hidden cases: keep it to yourself; made if "
+        f"there is none [default: {SECRET_FILE}]",
     )
     parser.add_argument(
         "--out",
@@ -105,8 +106,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="extend",
         nargs="+",
         metavar="ID",
-        help="exercises that are assessed: with a convention that the key "
-        "draws, if they have any (`all` for all)",
+        help="exercises that are assessed: with a convention that the "
+        "secret draws, if they have any (`all` for all)",
     )
     parser.add_argument(
         "--points",
@@ -179,7 +180,7 @@ def run(args: argparse.Namespace) -> int:
     """Make an assignment: notebooks for students and for you, and exports.
 
     student/ is for students. instructor/, nbgrader/, otter/ and gradescope.zip
-    hold solutions or the key: keep them.
+    hold solutions or the secret: keep them.
     """
     if not args.pages and not args.roster and not args.step:
         raise ValueError(
@@ -192,7 +193,7 @@ def run(args: argparse.Namespace) -> int:
         pages = [find_page(page, folder) for page in args.pages]
         class_ = read_roster(args.roster).members if args.roster else []
         terms = Terms.of(args, pages, folder)
-        key = open_key(Path(args.key), terms.out)
+        key = open_key(Path(args.secret), terms.out)
         for page in terms.pages:
             for line in make(page, key, terms):
                 print(line)
@@ -205,7 +206,7 @@ def run(args: argparse.Namespace) -> int:
             for line in make_debug(class_, key, terms):
                 print(line)
         key.save()
-    print(f"key        {args.key} (keep it: from it come the hidden cases)")
+    print(f"secret     {args.secret} (keep it: from it come the hidden cases)")
     return 0
 
 
@@ -382,8 +383,8 @@ def open_key(path: Path, out: Path) -> Key:
     for public in ("student", "students"):
         if path.resolve().is_relative_to((out / public).resolve()):
             raise ValueError(
-                f"the key is not for students: got --key {path}, which lies "
-                f"among what they get. Put it elsewhere."
+                f"the secret is not for students: got --secret "
+                f"{path}, which lies among what they get. Put it elsewhere."
             )
     if path.exists():
         return Key.load(path)
@@ -445,7 +446,7 @@ def export(handout: Handout, key: Key, terms: Terms) -> Iterator[str]:
         if len(terms.pages) == 1:
             target = out / "gradescope.zip"
         path = zipped(name, key, target, terms)
-        yield f"gradescope {path} (holds the key: for Gradescope only)"
+        yield f"gradescope {path} (holds the secret: for Gradescope only)"
 
 
 def zipped(name: str, key: Key, path: Path, terms: Terms) -> Path:
@@ -474,10 +475,10 @@ def enter(key: Key, name: str, plan: dict[str, Any], terms: Terms) -> None:
             if was != now:
                 old, new = in_words(was), in_words(now)
                 raise ValueError(
-                    "what a key has assigned stays, since its notebooks may "
-                    f"be out: got {name} with {new}, and it has "
+                    "what a secret has assigned stays, since its notebooks "
+                    f"may be out: got {name} with {new}, and it has "
                     f"{'another stub' if old == new else old}. Give the new "
-                    "one another --name, or another --key."
+                    "one another --name, or another --secret."
                 )
         if "deadline" in before and not terms.deadline:
             raise ValueError(
@@ -576,7 +577,7 @@ def make_step(chapter: int, key: Key, terms: Terms) -> Iterator[str]:
         yield f"{who:10} {path}"
     if "gradescope" in terms.formats:
         path = zipped(name, key, out / f"gradescope-{name}.zip", terms)
-        yield f"gradescope {path} (holds the key: for Gradescope only)"
+        yield f"gradescope {path} (holds the secret: for Gradescope only)"
     yield f"           {points:g} points, in equal parts for:"
     for contract in counted:
         yield f"           {steps.title(contract)}"
@@ -661,7 +662,7 @@ def make_debug(
     )
     if "gradescope" in terms.formats:
         path = zipped(DEBUG, key, out / "gradescope-debug.zip", terms)
-        yield f"gradescope {path} (holds the key: for Gradescope only)"
+        yield f"gradescope {path} (holds the secret: for Gradescope only)"
 
 
 def every_exercise() -> list[str]:

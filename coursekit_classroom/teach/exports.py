@@ -384,7 +384,8 @@ def grade(name, handed_in):
                 time = datetime.fromisoformat(handed_in).timestamp()
                 os.utime(copy, (time, time))
     command = [sys.executable, "-P", "-m", "coursekit", "grade"]
-    command += [WORK / "submissions", "--key", SOURCE / "key.txt"]
+    command += [WORK / "submissions"]
+    command += ["--secret", SOURCE / "assignment-secret.txt"]
     command += ["--assignment", SETTINGS["assignment"]]
     command += ["--out", WORK / "grades.csv", "--feedback", WORK / "feedback"]
     if (SOURCE / "overlay").is_dir():
@@ -443,19 +444,19 @@ folder.mkdir(exist_ok=True)
 
 READ_ME = """\
 For Gradescope: upload this zip as the autograder of a programming assignment.
-It holds your key, from which the hidden cases come: give it to nobody else.
+It holds your secret, from which the hidden cases come: give it to nobody else.
 Students hand in their .ipynb. Each is graded by `coursekit grade`, with the
 package as it is in this zip, of which it holds what exercises need: no other
 trained models, pictures or sounds. results.json says in which isolation each
 ran; where there is none, nothing is run, and the result says so.
 
 Scores and feedback are VISIBILITY (`coursekit assign --visibility`). What is
-late by the key's due date costs points; leave that to one of both, Gradescope
-or the key.
+late by the due date of `coursekit assign` costs points; leave that to one of
+both, Gradescope or the secret.
 
 A student who hands in again meets the same hidden cases, since they follow
-from the key, and has read the feedback to the last try. Limit the number of
-submissions, or grade once more at the end with another key.
+from the secret, and has read the feedback to the last try. Limit the number of
+submissions, or grade once more at the end with another secret.
 """
 
 
@@ -506,7 +507,7 @@ def write_gradescope(
         "results.py": RESULTS,
         "requirements.txt": requirements(),
         "settings.json": json.dumps(settings, indent=1) + "\n",
-        "key.txt": json.dumps(content, indent=1) + "\n",
+        "assignment-secret.txt": json.dumps(content, indent=1) + "\n",
     }
     own = sorted(overlay.glob("*.py")) if overlay else []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:

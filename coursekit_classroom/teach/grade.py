@@ -1,7 +1,7 @@
 """``coursekit grade``: a folder of submissions in, a grade sheet out.
 
 Every student gets a row for every exercise, whatever they handed in.  The
-same key and submissions give the same sheet, byte for byte.
+same secret and submissions give the same sheet, byte for byte.
 
 A submission's way: :mod:`.collect` finds its files, :mod:`.plan` says what is
 asked, a process of :mod:`.worker` reads it (:mod:`.read`), runs it in a
@@ -29,7 +29,7 @@ from coursekit_classroom.teach.collect import (
     recognize,
 )
 from coursekit_classroom.teach.judge import prove
-from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.key import SECRET_FILE, Key
 from coursekit_classroom.teach.overrides import (
     extension,
     overridden,
@@ -63,7 +63,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="holds <id>.ipynb, or <id>/*.ipynb, for each student",
     )
     parser.add_argument(
-        "--key", required=True, metavar="FILE", help="the instructor's key"
+        "--secret",
+        default=SECRET_FILE,
+        metavar="FILE",
+        help=f"what `assign` has written [default: {SECRET_FILE}]",
     )
     parser.add_argument(
         "--out",
@@ -93,7 +96,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--assignment",
         metavar="NAME",
-        help="which of the key's assignments [default: the one that most "
+        help="which of the secret's assignments [default: the one that most "
         "notebooks were made for]",
     )
     parser.add_argument(
@@ -135,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(
             f"--cpu is a number of seconds above 0: got {args.cpu}."
         )
-    folder, key = Path(args.submissions), Key.load(args.key)
+    folder, key = Path(args.submissions), Key.load(args.secret)
     files = Files(
         Path(args.out), Path(args.feedback) if args.feedback else None
     )
@@ -206,7 +209,7 @@ class Batch:
         if not every:
             raise ValueError(
                 "an assignment has exercises: got one without any. Make the "
-                "notebooks with `coursekit assign --key`."
+                "notebooks with `coursekit assign`."
             )
         self.overrides = read_overrides(
             files.overrides,

@@ -565,7 +565,7 @@ def instructor_notebook(handout: Handout, key_id: str) -> Any:
     """What the instructor gets: the same with every answer written."""
     to = Writer(handout.mark)
     how = (
-        f"**For the instructor**, key {key_id}. The cells hold what the "
+        f"**For the instructor**, secret {key_id}. The cells hold what the "
         "grader expects, made from the catalogue's references; below them "
         "stand the page's own solutions."
     )

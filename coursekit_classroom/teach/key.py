@@ -16,6 +16,7 @@ from typing import Any
 from coursekit.files import parse_json
 from coursekit_classroom.shape import NUMBER, misfit
 
+SECRET_FILE = "assignment-secret.txt"
 VERSION = 1
 BYTES = 32  # of the secret
 PROGRAM = {"function": str, "points": NUMBER, "variants?": [str], "stub?": str}
@@ -80,11 +81,11 @@ class Key:
         except FileExistsError:
             raise KeyFileError(
                 f"{path} exists already, and grades depend on it: give "
-                "another name for a new key."
+                "another name for a new secret."
             ) from None
         except OSError as error:
             raise KeyFileError(
-                f"the key cannot be written to {path}: {error.strerror}."
+                f"the secret cannot be written to {path}: {error.strerror}."
             ) from None
         return key
 
@@ -99,14 +100,14 @@ class Key:
             text = Path(path).read_text("utf-8")
         except FileNotFoundError:
             raise KeyFileError(
-                f"there is no key at {path}. `coursekit assign` makes one; "
+                f"there is no secret at {path}. `coursekit assign` makes one; "
                 "grading needs the very file that the assignment was made "
                 "with."
             ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise KeyFileError(f"{path} cannot be read: {error}.") from None
         if not text.strip():
-            raise KeyFileError(f"{path} is empty: it holds no key.")
+            raise KeyFileError(f"{path} is empty: it holds no secret.")
         try:
             found = parse_json(text)
             secret, version = found["secret"], found["version"]
@@ -116,19 +117,19 @@ class Key:
             whole = False
         if not whole or not isinstance(assignments, dict):
             raise KeyFileError(
-                f"{path} is no key, or damaged: it should be JSON with a "
+                f"{path} is no secret, or damaged: it should be JSON with a "
                 f"`secret` of {2 * BYTES} hexadecimal digits. Restore it "
                 "from a copy."
             )
         if version != VERSION:
             raise KeyFileError(
-                f"{path} is a key of version {version!r}; this coursekit "
+                f"{path} is a secret of version {version!r}; this coursekit "
                 f"reads version {VERSION}."
             )
         if wrong := misfit(assignments, {...: PLAN}, "assignments"):
             raise KeyFileError(
-                "a key's assignments are as `coursekit assign` writes them: "
-                f"got {wrong} in {path}. Restore the key from a copy."
+                "a secret's assignments are as `coursekit assign` writes "
+                f"them: got {wrong} in {path}. Restore it from a copy."
             )
         return cls(secret, assignments, Path(path))
 
@@ -147,7 +148,8 @@ class Key:
             beside.replace(self.path)
         except OSError as error:
             raise KeyFileError(
-                f"the key cannot be written to {self.path}: {error.strerror}."
+                f"the secret cannot be written to {self.path}: "
+                f"{error.strerror}."
             ) from None
 
     def _write(self, path: Path, flags: int) -> None:

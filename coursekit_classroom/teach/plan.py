@@ -18,7 +18,7 @@ from coursekit_classroom.teach.programs import to_fix
 from coursekit_classroom.teach.read import differ, too_many
 from coursekit_classroom.teach.roster import read_roster
 
-ELSEWHERE = "(made with another key or --name)"
+ELSEWHERE = "(made with another secret or --name)"
 
 
 @dataclass(frozen=True)
@@ -81,20 +81,20 @@ def plan(
     known = key.assignments
     if not known:
         raise ValueError(
-            "a key needs an assignment to grade: got a key without one. "
-            "Make the notebooks with `coursekit assign --key`."
+            "a secret has assignments to grade: got one without any. Make the "
+            "notebooks with `coursekit assign`."
         )
     if name is None:
         name = next(iter(known)) if len(known) == 1 else marked(key, folder)
     if name is None:
         raise ValueError(
-            f"the key holds {len(known)} assignments, and most notebooks are "
+            f"the secret has {len(known)} assignments, and most notebooks are "
             "marked for none of them: say which with --assignment, one of "
             f"{', '.join(known)}."
         )
     if name not in known:
         raise ValueError(
-            f"--assignment is one of the key's: got {name!r}. It has "
+            f"--assignment is one of the secret's: got {name!r}. It has "
             f"{', '.join(known)}."
         )
     fields = known[name]
@@ -184,7 +184,7 @@ def elsewhere(
         raise ValueError(
             "submissions answer the exercises of the assignment, here "
             f"{', '.join(sorted(asked))}: got notebooks with "
-            f"{', '.join(sorted(handed_in))} alone. Which key, and which "
+            f"{', '.join(sorted(handed_in))} alone. Which secret, and which "
             "--assignment, were they made with?"
         )
     return Elsewhere(others, unmarked)

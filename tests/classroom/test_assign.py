@@ -61,7 +61,7 @@ def run(tmp_path, *pages, **options):
     known = {
         "pages": [str(page) for page in pages],
         "step": None,
-        "key": str(tmp_path / "key.txt"),
+        "secret": str(tmp_path / "assignment-secret.txt"),
         "out": str(tmp_path / "dist"),
         "roster": None,
         "only": None,
@@ -122,7 +122,7 @@ def test_students_get_texts_stubs_and_checks(made):
 
 def test_what_is_given_out_says_for_which_assignment(made):
     """By a mark that another key, and another name, does not give."""
-    key, name = Key.load(made / "key.txt"), "04_attention"
+    key, name = Key.load(made / "assignment-secret.txt"), "04_attention"
     for path in (
         f"student/{name}",
         f"nbgrader/source/{name}/{name}",
@@ -243,14 +243,14 @@ def test_the_instructor_gets_solutions_and_variants(made):
     assert "Solution: ★ Implement: attention" in text
     assert "Variants of `attention/attend`: true_hides." in text
     assert {d.id for d in declared(path)} == {d.id for d in declared(CHAPTER)}
-    key = Key.load(made / "key.txt")
+    key = Key.load(made / "assignment-secret.txt")
     assert key.id in text
     assert key.secret not in text
 
 
 # -- the key -----------------------------------------------------------------
 def test_the_key_knows_what_was_asked(made):
-    key = Key.load(made / "key.txt")
+    key = Key.load(made / "assignment-secret.txt")
     plan = key.assignments["04_attention"]
     assert plan["page"] == "04_attention"
     fields = plan["exercises"]
@@ -264,11 +264,13 @@ def test_the_key_knows_what_was_asked(made):
         "stub": "def attend_yourself(q, k, v, mask=None):\n    ...",
     }
     assert {f["kind"] for f in fields[1:]} == {"practice"}
-    assert stat.S_IMODE((made / "key.txt").stat().st_mode) == 0o600
+    assert (
+        stat.S_IMODE((made / "assignment-secret.txt").stat().st_mode) == 0o600
+    )
 
 
 def test_the_same_key_gives_the_same_files(made, tmp_path, capsys):
-    shutil.copy(made / "key.txt", tmp_path)
+    shutil.copy(made / "assignment-secret.txt", tmp_path)
     run(tmp_path, CHAPTER, assess=["attention/attend"])
     for path in sorted((made / "dist").rglob("*")):
         if path.is_file():
@@ -297,9 +299,13 @@ def test_errors_are_said(tmp_path):
         run(tmp_path, "nothing.md")
     with pytest.raises(ValueError, match="got no/such"):
         run(tmp_path, CHAPTER, assess=["no/such"])
-    assert not (tmp_path / "key.txt").exists()
+    assert not (tmp_path / "assignment-secret.txt").exists()
     with pytest.raises(ValueError, match="not for students"):
-        run(tmp_path, CHAPTER, key=str(tmp_path / "dist/student/key.txt"))
+        run(
+            tmp_path,
+            CHAPTER,
+            secret=str(tmp_path / "dist/student/assignment-secret.txt"),
+        )
     page = tmp_path / "page.md"
     page.write_text("# Page\n")
     with pytest.raises(ValueError, match="an assignment has exercises"):
@@ -308,15 +314,15 @@ def test_errors_are_said(tmp_path):
         run(tmp_path, ROOT / "LICENSE")
     with pytest.raises(ValueError, match="overlay"):
         run(tmp_path, CHAPTER, overlay=str(tmp_path / "nowhere"))
-    (tmp_path / "key.txt").write_text("nonsense")
-    with pytest.raises(ValueError, match="is no key"):
+    (tmp_path / "assignment-secret.txt").write_text("nonsense")
+    with pytest.raises(ValueError, match="is no secret"):
         run(tmp_path, CHAPTER)
 
 
 def test_an_assessed_exercise_may_be_of_any_page(tmp_path):
     other = ROOT / "book/05_masks.md"
     run(tmp_path, CHAPTER, other, assess=["masks/is_causal"])
-    found = Key.load(tmp_path / "key.txt").assignments
+    found = Key.load(tmp_path / "assignment-secret.txt").assignments
     kinds = {
         e["id"]: e["kind"] for a in found.values() for e in a["exercises"]
     }
@@ -329,7 +335,7 @@ def test_everybody_on_the_roster_is_in_each_assignment(tmp_path):
     class_ = tmp_path / "class.csv"
     class_.write_text("id,name\nada,Ada\nbob,Bob\n")
     run(tmp_path, CHAPTER, roster=str(class_))
-    found = Key.load(tmp_path / "key.txt").assignments
+    found = Key.load(tmp_path / "assignment-secret.txt").assignments
     for name in (CHAPTER.stem, "debug"):
         assert set(found[name]["students"]) == {"ada", "bob"}
     assert "debug" not in found[CHAPTER.stem]["students"]["ada"]
@@ -349,7 +355,9 @@ def test_some_exercises_for_other_points_until_a_day(tmp_path, capsys):
         late_days=2,
         name="homework-2",
     )
-    plan = Key.load(tmp_path / "key.txt").assignments["homework-2"]
+    plan = Key.load(tmp_path / "assignment-secret.txt").assignments[
+        "homework-2"
+    ]
     assert plan["page"] == "04_attention"
     assert {e["id"]: e["points"] for e in plan["exercises"]} == {
         "attention/attend": 3,
@@ -376,7 +384,7 @@ def test_some_exercises_for_other_points_until_a_day(tmp_path, capsys):
     assert "attend_in_blocks" not in text  # the control: what is not chosen
     other = ROOT / "book/05_masks.md"
     run(tmp_path, CHAPTER, other, only=["masks/is_causal"])
-    assert set(Key.load(tmp_path / "key.txt").assignments) == {
+    assert set(Key.load(tmp_path / "assignment-secret.txt").assignments) == {
         "homework-2",
         other.stem,
     }
@@ -400,7 +408,7 @@ def test_what_is_given_out_stays_as_it_is(tmp_path, options, said):
     }
     run(tmp_path, CHAPTER, **terms)
     files = [
-        tmp_path / "key.txt",
+        tmp_path / "assignment-secret.txt",
         tmp_path / "dist/student/04_attention.ipynb",
     ]
     before = [file.read_bytes() for file in files]
@@ -471,14 +479,16 @@ def test_no_answer_is_given_out(tmp_path, typed):
 def test_a_choice_that_cannot_be_is_refused(tmp_path, options, said):
     with pytest.raises(ValueError, match=said):
         run(tmp_path, CHAPTER, **options)
-    assert not (tmp_path / "key.txt").exists()
+    assert not (tmp_path / "assignment-secret.txt").exists()
 
 
 def test_two_pages_of_one_name_are_two_assignments(tmp_path):
     further = ROOT / "book/further/04_attention.md"
     out = run(tmp_path, CHAPTER, further)
     names = {"book-04_attention", "further-04_attention"}
-    assert set(Key.load(tmp_path / "key.txt").assignments) == names
+    assert (
+        set(Key.load(tmp_path / "assignment-secret.txt").assignments) == names
+    )
     assert {p.stem for p in (out / "student").iterdir()} == names
 
 
@@ -570,7 +580,9 @@ def test_exercises_of_an_overlay(tmp_path):
         assert "overlay/warmup.py" in file.namelist()
     # One that is in both counts as it is in the overlay.
     run(tmp_path, CHAPTER, overlay=str(own))
-    plan = Key.load(tmp_path / "key.txt").assignments["04_attention"]
+    plan = Key.load(tmp_path / "assignment-secret.txt").assignments[
+        "04_attention"
+    ]
     [first] = [f for f in plan["exercises"] if f["id"] == "attention/attend"]
     assert (first["kind"], first["function"]) == ("assessed", "twice")
     assert core.OVERLAYS == []
@@ -766,7 +778,7 @@ def debug(tmp_path_factory):
 
 
 def test_each_student_gets_a_notebook(debug):
-    key = Key.load(debug / "key.txt")
+    key = Key.load(debug / "assignment-secret.txt")
     plan = key.assignments["debug"]
     assert set(plan["students"]) == {f"s{i}" for i in range(5)}
     sources = set()
@@ -805,12 +817,14 @@ def test_each_student_gets_a_notebook(debug):
 
 
 def test_a_student_who_comes_later_changes_nothing(debug, tmp_path):
-    shutil.copy(debug / "key.txt", tmp_path)
+    shutil.copy(debug / "assignment-secret.txt", tmp_path)
     class_ = tmp_path / "class.csv"
     class_.write_text("id,name\nnew,New\ns0,Other name\ns3,S 3\n")
     run(tmp_path, roster=str(class_))
     before, after = (
-        Key.load(folder / "key.txt").assignments["debug"]["students"]
+        Key.load(folder / "assignment-secret.txt").assignments["debug"][
+            "students"
+        ]
         for folder in (debug, tmp_path)
     )
     assert {n: after[n] for n in before} == before
@@ -953,7 +967,7 @@ def test_otters_tests_give_what_is_partly_right_its_part(made, source, right):
             except AssertionError:
                 continue
             passed += float(re.search(r"points: (\S+)", cell.source)[1])
-    id, key = "attention/attend", Key.load(made / "key.txt")
+    id, key = "attention/attend", Key.load(made / "assignment-secret.txt")
     report = coursekit.check(
         id,
         space["attend_yourself"],
@@ -1117,7 +1131,7 @@ def test_gradescopes_zip_has_what_exercises_read():
 def test_gradescope_says_what_went_wrong(made, tmp_path):
     with zipfile.ZipFile(made / "dist/gradescope.zip") as file:
         file.extractall(tmp_path / "source")
-    (tmp_path / "source" / "key.txt").write_text("{")
+    (tmp_path / "source" / "assignment-secret.txt").write_text("{")
     (tmp_path / "submission").mkdir()
     subprocess.run(
         ["bash", tmp_path / "source" / "run_autograder"],

@@ -647,7 +647,7 @@ def test_nothing_is_graded_if_all_was_made_for_another(tmp_path):
     other = marked(corpus.answered(RIGHT), Key(KEY).mark("practice"))
     ada = replace(RIGHT_ONE, files={"ada/b.ipynb": other})
     key = Key(KEY, {"attention": ASSIGNMENT})
-    with pytest.raises(ValueError, match="made with another key or --name"):
+    with pytest.raises(ValueError, match="made with another secret or --name"):
         batch(tmp_path, [ada], key=key)
     own = marked(corpus.answered(WRONG), MARK)
     own_one = replace(ada, files={"ada/a.ipynb": own})
@@ -850,7 +850,7 @@ def test_where_nothing_can_be_written_nothing_is_graded(tmp_path, in_process):
 
 
 def test_a_key_without_an_assignment_grades_nothing(tmp_path):
-    with pytest.raises(ValueError, match="got a key without one"):
+    with pytest.raises(ValueError, match="got one without any"):
         batch(tmp_path, [RIGHT_ONE], key=Key(KEY))
     empty = Key(KEY, {"a": ASSIGNMENT | {"exercises": []}})
     with pytest.raises(ValueError, match="an assignment has exercises"):
@@ -1007,13 +1007,13 @@ def test_a_record_survives_json(tmp_path):
 # -- the command -------------------------------------------------------------
 def command(tmp_path, *more, assignments=None):
     """Parsed arguments of `coursekit grade`."""
-    key = tmp_path / "key.txt"
+    key = tmp_path / "assignment-secret.txt"
     if not key.exists():
         # Of a drawn key, one in many lets a wrong answer fit no case.
         Key(KEY, assignments or {"attention": ASSIGNMENT}, key).save()
     parser = argparse.ArgumentParser()
     grade.add_options(parser)
-    words = [tmp_path / "submissions", "--key", key]
+    words = [tmp_path / "submissions", "--secret", key]
     words += ["--out", tmp_path / "out" / "grades.csv", *more]
     return parser.parse_args(list(map(str, words)))
 
@@ -1093,7 +1093,7 @@ def test_of_several_assignments_the_notebooks_name_theirs(
     args = command(tmp_path, assignments=two)
     with pytest.raises(ValueError, match="--assignment, one of one, two"):
         grade.run(args)
-    key = Key.load(args.key)
+    key = Key.load(args.secret)
     for student, name in (("ada", "two"), ("bob", "two"), ("eve", "one")):
         path = tmp_path / "submissions" / f"{student}.ipynb"
         path.write_bytes(marked(corpus.answered(RIGHT), key.mark(name)))
@@ -1117,7 +1117,7 @@ def test_what_an_instructor_should_look_at_is_listed(
     tmp_path, in_process, capsys
 ):
     """The control: a student like any other."""
-    key = Key.load(command(tmp_path).key)
+    key = Key.load(command(tmp_path).secret)
     renamed = RIGHT.replace("scores", "s").replace("# ", "")
     long = RIGHT_MENDED.replace("weights", "w")
     stub = corpus.code(corpus.STUBS[ATTEND], ATTEND)

@@ -57,7 +57,12 @@ def call():
 def made(call, tmp_path_factory):
     folder = tmp_path_factory.mktemp("graders")
     words = ["assign", f"book/{NAME}.md", "--assess", "attention/attend"]
-    words += ["--key", folder / "key.txt", "--out", folder / "dist"]
+    words += [
+        "--secret",
+        folder / "assignment-secret.txt",
+        "--out",
+        folder / "dist",
+    ]
     subprocess.run(
         [sys.executable, "-m", "coursekit", *words], cwd=ROOT, check=True
     )
@@ -115,7 +120,7 @@ def test_otter_assigns_and_grades(made, call):
     here = made / "otter" / NAME
     call("otter", "assign", f"{NAME}.ipynb", "dist", at=here)
     text = (here / "dist/student" / f"{NAME}.ipynb").read_text("utf8")
-    key = Key.load(made.parent / "key.txt")
+    key = Key.load(made.parent / "assignment-secret.txt")
     seed = str(key.seed("grade", "attention/attend"))
     assert seed in (here / f"{NAME}.ipynb").read_text("utf8")
     for secret in (seed, "BEGIN SOLUTION", "masked_fill(~vis"):

@@ -10,7 +10,7 @@ from coursekit_classroom.teach.key import Key, KeyFileError, derived
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "key.txt"
+    return tmp_path / "assignment-secret.txt"
 
 
 def test_a_key_is_read_back_as_it_was_made(path):
@@ -38,7 +38,7 @@ def test_assignments_are_kept_with_it(path):
     again = Key.load(path)
     assert again.assignments == key.assignments
     assert again.secret == key.secret
-    assert [p.name for p in path.parent.iterdir()] == ["key.txt"]
+    assert [p.name for p in path.parent.iterdir()] == ["assignment-secret.txt"]
     if os.name == "posix":
         assert path.stat().st_mode & 0o777 == 0o600
 
@@ -69,7 +69,9 @@ def test_the_id_and_the_seeds_do_not_show_the_secret(path):
 
 def test_a_key_is_never_overwritten(path):
     key = Key.create(path)
-    with pytest.raises(KeyFileError, match=r"key.txt exists already"):
+    with pytest.raises(
+        KeyFileError, match=r"assignment-secret.txt exists already"
+    ):
         Key.create(path)
     assert Key.load(path) == key
 
@@ -79,12 +81,12 @@ def test_a_key_is_never_overwritten(path):
     [
         ("", "is empty"),
         ("  \n", "is empty"),
-        ("not json", "no key, or damaged"),
-        ("[]", "no key, or damaged"),
-        ("5", "no key, or damaged"),
-        ('{"version": 1}', "no key, or damaged"),
-        ('{"version": 1, "secret": "abc"}', "no key, or damaged"),
-        ('{"version": 1, "secret": 5}', "no key, or damaged"),
+        ("not json", "no secret, or damaged"),
+        ("[]", "no secret, or damaged"),
+        ("5", "no secret, or damaged"),
+        ('{"version": 1}', "no secret, or damaged"),
+        ('{"version": 1, "secret": "abc"}', "no secret, or damaged"),
+        ('{"version": 1, "secret": 5}', "no secret, or damaged"),
         (json.dumps({"version": 1, "secret": "zz" * 32}), "damaged"),
         (json.dumps({"version": 2, "secret": "00" * 32}), "version 2"),
         (
@@ -139,7 +141,7 @@ def test_an_assignment_of_another_shape_is_refused(path, changes, said):
 
 
 def test_a_missing_file_or_folder_says_what_to_do(path):
-    with pytest.raises(KeyFileError, match=r"no key at .*coursekit assign"):
+    with pytest.raises(KeyFileError, match=r"no secret at .*coursekit assign"):
         Key.load(path)
     with pytest.raises(KeyFileError, match="cannot be read"):
         Key.load(path.parent)

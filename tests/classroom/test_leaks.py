@@ -221,7 +221,7 @@ def checkout(tmp_path_factory):
         "book/tiny.md": PAGE,
         "private/tiny.md": OVERLAY_PAGE,
         "private/secret.py": OVERLAY_MODULE,
-        "key.txt": json.dumps(
+        "assignment-secret.txt": json.dumps(
             {"version": 1, "secret": SECRET, "assignments": {}}
         ),
     }
@@ -237,7 +237,7 @@ def test_what_students_are_given_holds_nothing(checkout, tmp_path):
     parser = argparse.ArgumentParser()
     assign.add_options(parser)
     said = {
-        "key": checkout / "key.txt",
+        "key": checkout / "assignment-secret.txt",
         "out": tmp_path / "dist",
         "roster": class_,
         "assess": "all",
@@ -277,7 +277,7 @@ def test_the_wheel_holds_nothing_private(checkout, tmp_path):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, source)
     shutil.copytree(checkout / "private", source / "private")
-    shutil.copy(checkout / "key.txt", source)
+    shutil.copy(checkout / "assignment-secret.txt", source)
     for target in ("wheel", "sdist"):
         subprocess.run(
             [sys.executable, "-m", "hatchling", "build", "-t", target],
@@ -290,7 +290,9 @@ def test_the_wheel_holds_nothing_private(checkout, tmp_path):
     assert leaks(wheel, marks) == []
     assert leaks(wheel, ["Exercises of chapter 4"])  # control: it was opened
     names = zipfile.ZipFile(wheel).namelist()
-    assert not [n for n in names if "private" in n or "key.txt" in n]
+    assert not [
+        n for n in names if "private" in n or "assignment-secret.txt" in n
+    ]
     assert "coursekit/py.typed" in names  # type checkers read our annotations
     [packed] = (source / "dist").glob("*.tar.gz")
     shutil.unpack_archive(packed, source / "unpacked")

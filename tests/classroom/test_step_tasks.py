@@ -296,7 +296,7 @@ def test_assign_and_grade_a_step(tmp_path, monkeypatch, capsys):
     assert "Attention: softmax" in capsys.readouterr().out
     given = Path("dist/student/step_04.ipynb")
     made = json.loads(given.read_text("utf-8"))
-    mark = Key.load("key.txt").mark("step_04")
+    mark = Key.load("assignment-secret.txt").mark("step_04")
     assert made["metadata"]["coursekit"] == {"assignment": mark}
     cells = made["cells"]
     (stub,) = [c for c in cells if "exercise" in c["metadata"]]
@@ -310,7 +310,14 @@ def test_assign_and_grade_a_step(tmp_path, monkeypatch, capsys):
     chapter, old, new, *_ = WRONG["no scale"]
     wrong = yourfile.text(chapter, complete=True).replace(old, new)
     Path("sub/file.py").write_text(wrong, "utf-8")
-    grade = ["grade", "sub", "--key", "key.txt", "--out", "grades.csv"]
+    grade = [
+        "grade",
+        "sub",
+        "--secret",
+        "assignment-secret.txt",
+        "--out",
+        "grades.csv",
+    ]
     assert cli.main(grade) == 0
     with open("grades.csv", newline="", encoding="utf-8") as sheet:
         rows = {row["student"]: row for row in csv.DictReader(sheet)}

@@ -164,12 +164,12 @@ def submissions(folder, source):
     id = "masks/is_causal"
     text = doctor.notebook(source, id)
     (folder / "submissions" / "eve.ipynb").write_text(text, "utf8")
-    made = Key.create(folder / "key.txt")
+    made = Key.create(folder / "assignment-secret.txt")
     exercise = {"id": id, "function": "is_causal", "points": 8}
     made.assignments = {"a": {"exercises": [exercise]}}
     made.save()
     words = ["grade", str(folder / "submissions")]
-    words += ["--key", str(folder / "key.txt")]
+    words += ["--secret", str(folder / "assignment-secret.txt")]
     return [*words, "--out", str(folder / "out" / "grades.csv")]
 
 

@@ -29,7 +29,14 @@ WORDS = [
     *("translator-de-en", "attention", "student", "moodle", "(.*)_x"),
 ]
 FILES = [
-    *("text.txt", "run", "pairs.tsv", "class.csv", "ada.ipynb", "key.txt"),
+    *(
+        "text.txt",
+        "run",
+        "pairs.tsv",
+        "class.csv",
+        "ada.ipynb",
+        "assignment-secret.txt",
+    ),
     *("submissions", "grades.csv", "page.md", "mine.py"),
     *("garbage", "empty", "missing/x", "new", "/dev/null", "."),
 ]
@@ -55,7 +62,7 @@ def things() -> Path:
     (path / "submissions" / "ada.ipynb").write_bytes(data)
     plan = {"page": "04", "exercises": corpus.EXERCISES, "students": {}}
     fields = {"version": 1, "secret": "5" * 64, "assignments": {"04": plan}}
-    (path / "key.txt").write_text(json.dumps(fields))
+    (path / "assignment-secret.txt").write_text(json.dumps(fields))
     (path / "grades.csv").write_text("student,exercise,points,max_points\n")
     root = Path(__file__).parents[2]
     shutil.copy(root / "book" / "05_masks.md", path / "page.md")
@@ -151,9 +158,9 @@ FED = {
         "train --resume --out run",
     ],
     "run/tokenizer.json": ["generate run --prompt the"],
-    "key.txt": [
-        "grade submissions --key key.txt --out new.csv",
-        "assign page.md --key key.txt",
+    "assignment-secret.txt": [
+        "grade submissions --secret assignment-secret.txt --out new.csv",
+        "assign page.md --secret assignment-secret.txt",
     ],
     "ada.ipynb": ["check ada.ipynb"],
 }

@@ -357,7 +357,7 @@ MADE = {"old": "a", "new": "b", "expected": 0.5, "file": "", "made": ""}
 def records(rng):
     """A key, or a prediction: as it was, or refused."""
     with folder() as path:
-        file = path / "key.txt"
+        file = path / "assignment-secret.txt"
         file.write_bytes(json_bytes(rng, json.dumps(KEY).encode()))
         found = refuses(lambda: Key.load(file))
         if found is not None:

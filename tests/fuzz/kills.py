@@ -71,14 +71,21 @@ def readable(run: Path) -> None:
 
 
 GRADE = [
-    *("grade", "in", "--key", "key.txt", "--out", "grades.csv"),
+    *(
+        "grade",
+        "in",
+        "--secret",
+        "assignment-secret.txt",
+        "--out",
+        "grades.csv",
+    ),
     *("--feedback", "feedback"),
 ]
 
 
 def class_of(path: Path) -> None:
     """A folder with three submissions and a key."""
-    shutil.copy(commands.things() / "key.txt", path)
+    shutil.copy(commands.things() / "assignment-secret.txt", path)
     (path / "in").mkdir()
     for entry in [e for e in corpus.ENTRIES if e.kind == "right"][:3]:
         [data] = entry.files.values()
