@@ -77,7 +77,7 @@ COMMANDS = {
     "quantize": ("RUN [TEXT] [options]", "coursekit.cli.quantize"),
     "notebooks": ("[FOLDER]", "coursekit_classroom.notebooks.readers"),
     "start": ("[FILE] [--at K] [--force]", f"{YOUR_FILE}:start"),
-    "step": ("[FILE] [--at K] [--seconds S]", f"{YOUR_FILE}:step"),
+    "step": ("[FILE] [--at K] [--steps N]", f"{YOUR_FILE}:step"),
     "capstone": ("[FILE] [TEXT] [options]", f"{YOUR_FILE}.capstone:capstone"),
     "check": ("FILE [--only ID]", "coursekit_classroom.notebooks.checkfile"),
     "assign": ("PAGE ... | --roster CSV [options]", f"{TEACH}.assign"),

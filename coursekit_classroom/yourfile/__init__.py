@@ -12,13 +12,14 @@ learner's.  The file runs, and is checked, in a child process: see
 import argparse
 import ast
 import json
-import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
@@ -29,7 +30,7 @@ from coursekit_classroom.neighbors import check_names
 from coursekit_classroom.yourfile import translator_file
 
 FILE = "my_transformer.py"
-SECONDS = 60.0
+LADDER_STEPS = 2000  # of each training, as in `results/ladder.py`
 STEPS: dict[int, tuple[str, ...]] = {  # chapter: what the learner writes
     0: ("get_batch", "Model", "cross_entropy", "train", "generate"),
     1: ("merge", "BPETokenizer"),
@@ -351,37 +352,33 @@ class Report:
 def step(
     file: str | Path | None = None,
     at: int | None = None,
-    seconds: float = SECONDS,
+    steps: int = LADDER_STEPS,
 ) -> Report:
     """Check your file so far, train its model, generate from it.
 
     The file runs in a child process, so that a loop without an end or
-    a crash becomes a sentence.
+    a crash becomes a sentence.  Ctrl-C ends the training and shows what was
+    learned by then; a second one ends everything.
 
     Args:
         file: the file that :func:`start` began.
         at: up to which chapter; by default as the file says.
-        seconds: how long it may train.
+        steps: how many times the model is updated.  After another number
+            than the book's the loss is printed, and compared with nothing.
 
     Returns:
         What was printed while it went on, and whether all is as expected.
 
     Raises:
         ValueError: as :func:`existing`, or if there is no such chapter, or
-            no time.
+            no step.
     """
     path = existing(file)
     if at is not None:
         check_chapter(at)
-    if not 0 < seconds < math.inf:
-        raise ValueError(
-            f"a time to train is above 0 seconds: got {seconds}. The default "
-            f"is {SECONDS:.0f}."
-        )
+    check_steps(steps)
     code, printed, loss = run_child(
-        "step",
-        {"file": str(path), "at": at, "seconds": seconds},
-        600 + 3 * seconds,
+        "step", {"file": str(path), "at": at, "steps": steps}, steps
     )
     return Report(code == 0, printed, loss)
 
@@ -403,21 +400,40 @@ def existing(file: str | Path | None) -> Path:
     return path
 
 
+def check_steps(steps: int) -> None:
+    """Refuse a number of steps that is none.
+
+    Raises:
+        ValueError: if it is no whole number from 1 on.
+    """
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(
+            f"training takes 1 step or more: got {steps!r}. The default is "
+            f"{LADDER_STEPS}."
+        )
+
+
 def run_child(
-    name: str, options: dict[str, Any], seconds: float
+    name: str, options: dict[str, Any], steps: int
 ) -> tuple[int, str, Any]:
     """Run ``main`` of a module ``check_NAME`` in a child process.
 
     Args:
         name: the module's, without ``check_``.
         options: its arguments.
-        seconds: after which it is killed; it watches its own time, this is
-            for one that cannot.
+        steps: of training, in all.  It watches its own time; one that
+            cannot is killed after ten minutes and a second per step.
 
     Returns:
         Its exit code, what it printed, and the numbers that it found.
     """
     printed = []
+
+    def relay(lines: Any) -> None:
+        for line in lines:
+            print(line, end="", flush=True)
+            printed.append(line)
+
     with tempfile.TemporaryDirectory() as folder:
         outcome = Path(folder, "outcome.json")
         process = subprocess.Popen(
@@ -434,20 +450,25 @@ def run_child(
             | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
             # What it printed is to be seen, however it ends.
             | {"PYTHONUNBUFFERED": "1"},
+            start_new_session=True,  # Ctrl-C reaches it once, from below
         )
-        timer = Timer(seconds, process.kill)
+        timer = Timer(600 + steps, process.kill)
         timer.start()
         try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                print(line, end="", flush=True)
-                printed.append(line)
+            try:
+                relay(process.stdout)
+            except KeyboardInterrupt:
+                with suppress(ValueError):  # Windows sent it already
+                    process.send_signal(signal.SIGINT)
+                relay(process.stdout)
             process.wait()
         finally:
             timer.cancel()
             process.kill()
             process.wait()
         result = json.loads(outcome.read_text()) if outcome.exists() else None
+    if process.returncode == 130:
+        raise KeyboardInterrupt
     if process.returncode not in (0, 1):
         printed.append(
             "✗ your file must leave its process running: got exit code "
@@ -496,23 +517,30 @@ def step_options(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="check the parts up to this chapter [default: as the file says]",
     )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=SECONDS,
-        metavar="S",
-        help=f"train for that long at most [default: {SECONDS:.0f}]",
-    )
+    add_steps(parser)
 
 
 def run_step(args: argparse.Namespace) -> int:
-    """Check your file, train its model for a minute, generate from it.
+    """Check your file, train its model, generate from it.
 
     Stops at the first part that does not do what it should, and says why.
+    Ctrl-C ends the training, and what was learned by then is shown.
     Exit codes: 0 if all is as expected, 1 if something is not yet, 2 if
     there is no such file.
     """
-    return 0 if step(args.file, args.at, args.seconds) else 1
+    return 0 if step(args.file, args.at, args.steps) else 1
+
+
+def add_steps(parser: argparse.ArgumentParser) -> None:
+    """How long the training is."""
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=LADDER_STEPS,
+        metavar="N",
+        help="train for that many steps; only after the default is the loss "
+        f"compared with the book's [default: {LADDER_STEPS}]",
+    )
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:

@@ -21,14 +21,15 @@ from coursekit.data import load_text
 from coursekit_classroom.glue import result
 from coursekit_classroom.shape import NUMBER, read_shaped
 from coursekit_classroom.yourfile import (
+    LADDER_STEPS,
     add_file,
     chapter_of,
+    check_steps,
     existing,
     run_child,
     translator_file,
 )
 
-SECONDS = 180.0
 SHORTEST = 10_000  # characters of a text
 
 
@@ -129,8 +130,8 @@ def predict(
     print(f"{where}: {expected:+.3f} nats per character\n{prediction.digest}")
     if abs(expected) <= spread():
         print(
-            "The book's file, trained with ten seeds, ends within "
-            f"{spread():.3f} nats: so small\na change cannot be told from "
+            "The book's file, trained with three seeds, ends within "
+            f"{spread():.3f} nats:\nso small a change cannot be told from "
             "chance. A bolder one shows more."
         )
     return prediction.digest
@@ -138,14 +139,14 @@ def predict(
 
 def spread() -> float:
     """The range of losses of the book's file over seeds."""
-    losses = result("capstone")["loss"]["values"]
+    losses = result("minimal")["minimal"]["loss"]["values"]
     return float(max(losses) - min(losses))
 
 
 def capstone(
     file: str | Path | None = None,
     text: str | Path | None = None,
-    seconds: float = SECONDS,
+    steps: int | None = None,
 ) -> bool:
     """Check the finished file on a text, and write the report.
 
@@ -153,7 +154,8 @@ def capstone(
         file: the learner's, with every part of chapter 12 and with `run`;
             or, with `chapter = 14`, a translator.
         text: a file with the learner's own text; by default the book's.
-        seconds: how long it may train, in all.
+        steps: how many times each training updates the model; by default
+            as often as the book's.
 
     Returns:
         Whether every stage was passed.
@@ -164,9 +166,11 @@ def capstone(
     """
     path = existing(file)
     where = sibling(path, "prediction.json")
-    options = {"file": str(path), "seconds": seconds}
+    if steps is not None:
+        check_steps(steps)
     if chapter_of(path) == str(translator_file.CHAPTER):
-        return run_child("translator", options, 600 + 3 * seconds)[0] == 0
+        options = {"file": str(path), "steps": steps}
+        return run_child("translator", options, 600)[0] == 0
     if not where.exists():
         raise ValueError(
             "one change is predicted before the run: got no "
@@ -179,8 +183,10 @@ def capstone(
             f"{text}. Put several texts into one file."
         )
     prediction = predicted(where)
-    options |= {"text": str(text or ""), "prediction": vars(prediction)}
-    code, _, found = run_child("capstone", options, 600 + 6 * seconds)
+    steps = steps or LADDER_STEPS
+    options = {"file": str(path), "text": str(text or ""), "steps": steps}
+    options |= {"prediction": vars(prediction)}
+    code, _, found = run_child("capstone", options, 3 * steps)
     if found is not None:
         report = sibling(path, "report.md")
         report.write_text(evidence(path, prediction, found), "utf-8")
@@ -268,11 +274,11 @@ def capstone_options(parser: argparse.ArgumentParser) -> None:
         "character: below 0 if it helps; written down before the run",
     )
     parser.add_argument(
-        "--seconds",
-        type=float,
-        default=SECONDS,
-        metavar="S",
-        help=f"train for that long at most, in all [default: {SECONDS:.0f}]",
+        "--steps",
+        type=int,
+        metavar="N",
+        help="train for that many steps, each time; only after as many as "
+        f"the book's is the loss compared with it [default: {LADDER_STEPS}]",
     )
 
 
@@ -294,4 +300,4 @@ def run_capstone(args: argparse.Namespace) -> int:
         old, new = args.change
         predict(args.file, old, new, args.predict)
         return 0
-    return 0 if capstone(args.file, args.text, args.seconds) else 1
+    return 0 if capstone(args.file, args.text, args.steps) else 1

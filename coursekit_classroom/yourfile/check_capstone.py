@@ -22,13 +22,7 @@ from coursekit_classroom.yourfile.contracts.base import (
     kind,
     title,
 )
-from coursekit_classroom.yourfile.expected_loss import (
-    compare,
-    more_time,
-    references,
-    seconds_for,
-    steps_in,
-)
+from coursekit_classroom.yourfile.expected_loss import compare, reference
 from coursekit_classroom.yourfile.loading import LIMIT, guarded, load
 
 OURS = "coursekit", "coursekit_classroom"
@@ -124,45 +118,24 @@ def bigram(text: str) -> float:
     return -log_p[pairs[cut - 1 :]].mean().item()
 
 
-def steps_for(
-    file: File, text: str, seconds: float, is_books: bool
-) -> tuple[int, Any]:
-    """Count the steps that fit in a third of the time; find the book's run.
-
-    The other thirds are for another seed and for the change.
-    """
+def time_for(file: File, text: str, steps: int) -> float:
+    """The seconds that one training of that many steps takes, roughly."""
     began = time.perf_counter()
     run(file, text, 1)
     first = time.perf_counter()
     run(file, text, 11)
     fixed = first - began
     per_step = max((time.perf_counter() - first - fixed) / 10, 1e-4)
-    fits = steps_in(seconds / 3 - fixed, per_step)
-    known = references(12)
-    book = next((run for run in known if run.steps <= fits), None)
-    steps = min(fits, known[0].steps)
-    if is_books and book:
-        steps = book.steps
-    print(f"Training for {steps:,} steps, three times.", flush=True)
-    if is_books:
-        print(more_time(steps, 3 * per_step, known), end="", flush=True)
-    elif steps < known[0].steps:
-        needed = seconds_for(known[0].steps, 3 * per_step)
-        print(
-            f"    No more fit into the time. For {known[0].steps:,} steps: "
-            f"--seconds {needed},\n    in Python seconds={needed}.",
-            flush=True,
-        )
-    return steps, book
+    return fixed + steps * per_step
 
 
 def learned(
-    model: nn.Module, tokenizer: Any, text: str, book: Any, is_books: bool
+    model: nn.Module, tokenizer: Any, text: str, steps: int, is_books: bool
 ) -> dict[str, Any]:
     """The held-out loss, what it has to reach, and whether it does."""
     loss = per_character(model, tokenizer, text)
     if is_books:
-        passed, verdict = compare(loss, book)
+        passed, verdict = compare(loss, reference(12).losses, steps)
         bar = verdict.strip("✓✗ ").splitlines()[0]
     else:
         baseline = bigram(text)
@@ -242,7 +215,7 @@ def changed(path: Path, prediction: dict[str, Any]) -> File:
 def stages(
     path: Path,
     text: str,
-    seconds: float,
+    steps: int,
     prediction: dict[str, Any],
     name: str,
 ) -> dict[str, Any]:
@@ -263,16 +236,22 @@ def stages(
     with guarded(path, "Your change: runs too", 4 * LIMIT):
         other = changed(path, prediction)
         run(other, text, 1)
-    with guarded(path, "Training: your text", 3 * seconds + LIMIT):
-        steps, book = steps_for(file, text, seconds, is_books)
+    with guarded(path, "Training: the first steps", 4 * LIMIT):
+        seconds = time_for(file, text, steps)
+    print(
+        f"Training for {steps:,} steps, three times, about "
+        f"{3 * seconds:.0f} seconds.",
+        flush=True,
+    )
+    with guarded(path, "Training: your text", 10 * seconds + LIMIT):
         model, tokenizer, _ = run(file, text, steps)
-        measured = learned(model, tokenizer, text, book, is_books)
+        measured = learned(model, tokenizer, text, steps, is_books)
     for check in (drawn, cached):
         with guarded(path, title(check), LIMIT, file.parts.get("generate")):
             extra = check(file, model, tokenizer, text)
         measured |= {"samples": extra} if check is drawn else extra
         print(f"✓ {title(check)}", flush=True)
-    with guarded(path, "Your change: trains too", 3 * seconds + LIMIT):
+    with guarded(path, "Your change: trains too", 20 * seconds + LIMIT):
         model, tokenizer, _ = run(other, text, steps)
         with_it = per_character(model, tokenizer, text)
         model, tokenizer, _ = run(file, text, steps, seed=1)
@@ -293,13 +272,13 @@ def stages(
 
 
 def main(
-    file: str, text: str, seconds: float, prediction: dict[str, Any]
+    file: str, text: str, steps: int, prediction: dict[str, Any]
 ) -> tuple[bool, dict[str, Any]]:
     """Run the stages; whether all are passed, and what the report needs."""
     found = stages(
         Path(file).absolute(),
         load_text(text or "shakespeare"),
-        seconds,
+        steps,
         prediction,
         text,
     )

@@ -26,7 +26,7 @@ from coursekit_classroom.yourfile import (
     loading,
 )
 from coursekit_classroom.yourfile.contracts import base, layers, model
-from results import ladder, steps
+from results import ladder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,7 +110,7 @@ def test_only_the_file_imports_what_lies_next_to_it(
     (tmp_path / "mine.py").write_text("x = 'of mine'\n", "utf8")
     path = tmp_path / "file.py"
     path.write_text("import mine\nprint(mine.x)\nparts = 0\n", "utf8")
-    report = yourfile.step(path, seconds=1)
+    report = yourfile.step(path, steps=1)
     assert report.text.startswith("of mine\n")
     assert "parts" in report.text
     assert not marks.exists()
@@ -1107,30 +1107,30 @@ def test_training_is_the_ladders():
     sizes = ladder.CONTEXT, ladder.WIDTH, ladder.HEADS, ladder.BLOCKS
     assert sizes == check_step.SIZES
     assert base.BATCH == ladder.BATCH
-    assert base.default_rate(0) == ladder.TABLE_RATE
+    assert base.TABLE_RATE == ladder.TABLE_RATE
     assert check_step.PROMPT == ladder.PROMPT
     defaults = ladder.parser.parse_args([])
-    assert defaults.steps == expected_loss.LADDER_STEPS
+    assert defaults.steps == yourfile.LADDER_STEPS
+
+
+def compared(loss, book, steps=yourfile.LADDER_STEPS):
+    """The verdict on a loss, and its text."""
+    return expected_loss.compare(loss, book.losses, steps)
 
 
 @pytest.mark.parametrize("chapter", range(lesson.LAST_CHAPTER + 1))
 def test_the_book_is_in_its_own_band(chapter):
-    runs = expected_loss.references(chapter)
-    assert [run.steps for run in runs] == [
-        expected_loss.LADDER_STEPS,
-        steps.STEPS,
-    ]
-    for run in runs:
-        for loss in run.losses:
-            assert expected_loss.compare(loss, run)[0]
-        worse = max(run.losses) + expected_loss.TOLERANCE + 0.001
-        passed, said = expected_loss.compare(worse, run)
-        assert not passed
-        most = float(re.match(r"✗ at most (\d\.\d{3}); ", said)[1])
-        assert round(worse, 3) > most  # the mark is that of the words
-        assert expected_loss.compare(most, run)[1][0] == "✓"
-        assert not expected_loss.compare(math.nan, run)[0]
-        assert run.before.startswith(check_step.PROMPT)
+    book = expected_loss.reference(chapter)
+    for loss in book.losses:
+        assert compared(loss, book)[0]
+    worse = max(book.losses) + expected_loss.TOLERANCE + 0.001
+    passed, said = compared(worse, book)
+    assert not passed
+    most = float(re.match(r"✗ at most (\d\.\d{3}); ", said)[1])
+    assert round(worse, 3) > most  # the mark is that of the words
+    assert compared(most, book)[1][0] == "✓"
+    assert not compared(math.nan, book)[0]
+    assert book.before.startswith(check_step.PROMPT)
 
 
 def test_the_sample_beside_is_the_chapter_befores():
@@ -1144,20 +1144,17 @@ def test_the_sample_beside_is_the_chapter_befores():
         9: 8,
         10: 9,
     }.items():
-        before = expected_loss.references(chapter)[0].before
+        before = expected_loss.reference(chapter).before
         assert before == rungs[earlier]["sample"]
     baselines = result("ladder")["baselines"]
-    assert (
-        expected_loss.references(0)[0].before == baselines["uniform"]["sample"]
-    )
+    before = expected_loss.reference(0).before
+    assert before == baselines["uniform"]["sample"]
 
 
 def test_chapter_1_trains_on_its_own_tokens():
     assert base.BPE_VOCABULARY == ladder.BPE_VOCABULARY
-    tokens = [result(name)["tokens"]["loss"] for name in ("ladder", "steps")]
-    for run, loss in zip(expected_loss.references(1), tokens, strict=True):
-        assert run.losses == loss["values"]
-        assert run.rate == ladder.TABLE_RATE
+    tokens = result("ladder")["tokens"]["loss"]["values"]
+    assert expected_loss.reference(1).losses == tokens
     parts = {"bpe": lambda *given: given, "tokenizer": lambda *given: given}
     assert base.File(1, parts).tokenizer("a") == ("a", 512)
     assert base.File(2, parts).tokenizer("a") == ("a",)
@@ -1168,31 +1165,18 @@ def test_a_replaced_stream_holds_the_contracts_and_not_the_band(tmp_path):
     source = source.replace(LOOK, "x = self.attend(x, mask)")
     assert "✗" not in found(tmp_path / "replaced.py", source)
     measured = result("ladder")["controls"]["attention replaces x"]["loss"]
-    [run, _] = expected_loss.references(4)
-    passed, sentence = expected_loss.compare(min(measured["values"]), run)
+    book = expected_loss.reference(4)
+    passed, sentence = compared(min(measured["values"]), book)
     assert not passed
     assert "added to x?" in sentence
 
 
 def test_no_run_to_compare_with_is_said():
-    passed, said = expected_loss.compare(1.9, None)
+    book = expected_loss.reference(9)
+    passed, said = compared(9.9, book, steps=1999)
     assert passed
     assert said.startswith("  Not compared: ")
-
-
-@pytest.mark.parametrize(
-    ("had", "longer"), [(40, "300"), (300, "2,000"), (2000, "")]
-)
-def test_how_much_time_the_books_steps_need_is_said(had, longer):
-    known = expected_loss.references(9)
-    said = expected_loss.more_time(had, 0.1, known)
-    assert bool(said) == bool(longer)
-    if longer:
-        assert f"For {longer} steps," in said
-        seconds = int(re.search(r"--seconds (\d+)", said)[1])
-        assert expected_loss.steps_in(seconds, 0.1) > int(
-            longer.replace(",", "")
-        )
+    assert not compared(9.9, book)[0]  # the control
 
 
 # -- start and step ----------------------------------------------------------
@@ -1288,13 +1272,12 @@ def test_the_shell_checks_trains_and_generates(tmp_path, capsys):
     assert cli.main(["start", str(path)]) == 2
     assert cli.main(["step", str(tmp_path / "none.py")]) == 2
     path.write_text(yourfile.text(0, complete=True), "utf-8")
-    process = shell(tmp_path, "step", "mine.py", "--seconds", "0.05")
+    process = shell(tmp_path, "step", "mine.py", "--steps", "5")
     out, err = process.communicate()
     assert (process.returncode, err) == (0, "")
-    assert "of at most 0 seconds" in out
+    assert "Training for 5 steps, about 0 seconds. Ctrl-C" in out
     assert re.search(r"held-out loss \d\.\d{3} nats per character", out)
     assert "Not compared: " in out
-    assert re.search(r"For 300 steps,\n.* --seconds \d+", out)
     assert re.search(r"^before this chapter +your sample$", out, re.M)
     assert re.search(r"^ROMEO: +ROMEO:$", out, re.M)
     assert "next: chapter 1, merge, BPETokenizer. When" in out
@@ -1313,8 +1296,8 @@ def test_a_notebook_is_given_a_report(tmp_path, capsys):
     assert "exit code 3" in report.text
     with pytest.raises(ValueError, match=r"Begin it with `coursekit start`"):
         coursekit.step(tmp_path / "none.py")
-    with pytest.raises(ValueError, match="above 0 seconds: got 0"):
-        coursekit.step(path, seconds=0.0)
+    with pytest.raises(ValueError, match="1 step or more: got 0"):
+        coursekit.step(path, steps=0)
 
 
 def test_a_loop_without_an_end_ends(tmp_path):
@@ -1325,7 +1308,7 @@ def test_a_loop_without_an_end_ends(tmp_path):
         "from coursekit_classroom.yourfile import child, loading\n"
         "loading.LIMIT = 1\nsys.exit(child.main(sys.argv[1:]))\n"
     )
-    options = {"file": "mine.py", "at": None, "seconds": 1}
+    options = {"file": "mine.py", "at": None, "steps": 1}
     words = "step", json.dumps(options), "out"
     process = shell(tmp_path, *words, program=("-c", code))
     out, err = process.communicate()
@@ -1334,15 +1317,39 @@ def test_a_loop_without_an_end_ends(tmp_path):
     assert re.search(r"mine.py, line [12]: `", out)
 
 
-def test_it_can_be_interrupted(tmp_path):
-    (tmp_path / "mine.py").write_text("print('on', flush=True)\n" + "9**9**9")
+def interruptible(folder, *words):
+    """A command that Ctrl-C reaches, as one in a terminal's foreground."""
     # A shell takes Ctrl-C away from what it runs in the background.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        process = shell(tmp_path, "step", "mine.py", start_new_session=True)
+        return shell(folder, *words, start_new_session=True)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_it_can_be_interrupted(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import time\nprint('on', flush=True)\ntime.sleep(600)"
+    )
+    process = interruptible(tmp_path, "step", "mine.py")
     assert process.stdout.readline() == "on\n"
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait() == 130
     assert "interrupted" in process.stderr.read()
+
+
+def test_a_training_can_be_ended_early(tmp_path):
+    slow = yourfile.text(0, complete=True).replace(
+        "    for _ in range(steps):\n",
+        "    if steps > 99:\n        print('on', flush=True)\n"
+        "        __import__('time').sleep(600)\n"
+        "    for _ in range(steps):\n",
+    )
+    (tmp_path / "mine.py").write_text(slow)
+    process = interruptible(tmp_path, "step", "mine.py")
+    while process.stdout.readline() != "on\n":
+        pass
+    os.killpg(process.pid, signal.SIGINT)
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    assert "nats per character after fewer steps\n  Not compared" in out

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from coursekit_classroom.yourfile import book, entry, observe
 
 BATCH = 32
+RATE, TABLE_RATE = 1e-3, 0.03  # the ladder's; a table takes a higher one
 BPE_VOCABULARY = 512
 B, T, V = 5, 7, 13
 
@@ -111,22 +112,11 @@ class File:
             return self["bpe"](text, BPE_VOCABULARY)
         return self["tokenizer"](text)
 
-    def train(
-        self,
-        model: nn.Module,
-        ids: Tensor,
-        steps: int,
-        rate: float | None = None,
-    ) -> Any:
-        """Train as the book does; chapter 11 has its own learning rate."""
-        rates = [rate or default_rate(self.chapter)]
-        given = rates if self.chapter < 11 else []
+    def train(self, model: nn.Module, ids: Tensor, steps: int) -> Any:
+        """Train as the ladder does; chapter 11 has its own learning rate."""
+        rate = TABLE_RATE if self.chapter < 2 else RATE
+        given = [rate] if self.chapter < 11 else []
         return self["train"](model, ids, steps, *given, BATCH)
-
-
-def default_rate(chapter: int) -> float:
-    """The ladder's learning rate: a table of logits takes a higher one."""
-    return 0.03 if chapter < 2 else 1e-3
 
 
 def distance(drawn: Tensor, p: Tensor) -> float:
