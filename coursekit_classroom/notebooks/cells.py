@@ -4,8 +4,10 @@ A notebook is plain JSON, so reading it takes no library, and one that is
 damaged can be read as far as it goes.
 """
 
+import io
 import json
 import re
+import zipfile
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 LARGEST = 64 << 20  # bytes: plots make notebooks large, nothing makes more
+ZIP = b"PK"  # what such a file begins with
 CELLS = 5000  # of a notebook: ours have fewer than a hundred
 INSTALL = "In a checkout: pip install '.[notebook]'"
 
@@ -26,7 +29,6 @@ OTHER_FILES = {
     r"\A\s*\Z": "is empty. Save the notebook again and hand in that file",
     r"\A\s*<(?i:!doctype|html|\?xml)": "is a web page. Download the notebook "
     "itself: File, Download, Notebook (.ipynb)",
-    r"\APK\x03\x04": "is a zip. Unpack it and hand in the notebook in it",
     r"\A%PDF-": "is a PDF. Hand in the notebook that it was printed from",
     r"(?m)^<{7} ": "has git's conflict marks (<<<<<<<). Keep one "
     "of the two versions between them, delete the marks and save it again",
@@ -61,7 +63,7 @@ class Cell:
 
 
 def read_cells(path: Path | str) -> list[Cell]:
-    """The cells of a chapter (.md), a notebook (.ipynb) or a file (.py).
+    """The cells of a chapter (.md), a notebook (.ipynb, .zip) or a .py file.
 
     Raises:
         NotebookError: if it is none of them, or cannot be read.
@@ -143,13 +145,42 @@ def text_of(path: Path) -> str:
                 f"{path.name} has more than {LARGEST >> 20} MB. Clear its "
                 "outputs and save it again."
             )
-        return decode(path.read_bytes())
+        data = path.read_bytes()
+        return decode(unpacked(data, path.name) if data[:2] == ZIP else data)
     except TimeoutError:  # the grader's clock, not the file's fault
         raise
     except OSError as error:
         raise NotebookError(
             f"{path} cannot be read: {error.strerror}."
         ) from error
+
+
+def unpacked(data: bytes, name: str) -> bytes:
+    """The notebook that a zip holds.
+
+    Raises:
+        NotebookError: if it holds none or several, or cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            found = [
+                one
+                for one in archive.namelist()
+                if one.lower().endswith(".ipynb")
+                and not one.rpartition("/")[2].startswith((".", "_"))
+            ]
+            if len(found) == 1:
+                with archive.open(found[0]) as file:
+                    return file.read(LARGEST)
+    except Exception as error:  # zipfile raises anything
+        raise NotebookError(
+            f"{name} is a zip that cannot be read ({error}). Hand in the "
+            "notebook itself."
+        ) from error
+    raise NotebookError(
+        f"a zip holds one notebook: got {len(found)} in {name}. Hand in the "
+        "notebook itself."
+    )
 
 
 def decode(data: bytes) -> str:

@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from coursekit_classroom.teach.read import bare_names, oldest_first
 from coursekit_classroom.teach.roster import safe_name
 
 NO_STUDENTS = (".", "_")  # what a name begins with that is no student's
-NOTEBOOK = ".ipynb"
-PACKED = (".zip", ".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz")
+ENDINGS = (".ipynb", ".zip")  # a zip with one notebook in it
+PACKED = (".7z", ".rar", ".tar", ".gz", ".tgz", ".bz2", ".xz")
 TWIN = "-u"  # in the id of a name that looks like another's
 LONGEST = 200  # bytes of an id: files that are named by it have endings too
 NAMES = {
@@ -44,6 +44,10 @@ class Collected:
 
     late: dict[Path, bool] = field(default_factory=dict)
     """Whether the LMS has marked a file as late, where it would."""
+
+    folders: dict[str, str] = field(default_factory=dict)
+    """What Moodle calls the folder of a student, whose feedback it takes from
+    a folder of that name."""
 
     spellings: dict[str, set[str]] = field(default_factory=dict)
     """The names that were taken for one student who is on no roster."""
@@ -80,7 +84,7 @@ def collect(
     folder: Path,
     names: re.Pattern[str] | None = None,
     class_: Class | None = None,
-    endings: Collection[str] = (NOTEBOOK,),
+    endings: Collection[str] = ENDINGS,
 ) -> Collected:
     """Find the files of each student.
 
@@ -101,26 +105,16 @@ def collect(
         )
     class_, made = class_ or {}, Collected()
     found: dict[tuple[str, str], list[Path]] = {}
-    for path in sorted(folder.iterdir()):
-        is_folder = path.is_dir() and not path.is_symlink()
-        files, hidden = list[Path](), path.name.startswith(NO_STUDENTS)
-        for inner in sorted(path.iterdir()) if is_folder else [path]:
-            is_answer = inner.suffix.lower() in endings
-            if is_answer and not (
-                hidden or inner.name.startswith(NO_STUDENTS)
-            ):
-                files.append(inner)
-            elif is_answer or not inner.name.startswith("."):
-                name = student_id(inner.relative_to(folder).as_posix())
-                made.ignored.append(f"{name}: {advice(inner, is_folder)}.")
-        if hidden or not (files or is_folder):
-            continue
-        name, number = path.name if is_folder else path.stem, ""
+    moodle = dict[Path, str]()
+    for path, files in entries(folder, endings, made.ignored):
+        name, number = path.stem if files == [path] else path.name, ""
         if (match := names and names.search(name)) and match[1]:
             said = match.groupdict()
             name, number = match[1], said.get("number") or ""
             if "late" in said:
                 made.late |= dict.fromkeys(files, bool(said["late"]))
+            if match.re.pattern == NAMES["moodle"]:
+                moodle |= dict.fromkeys(files, f"{match[0]}file_")
         found.setdefault((name, number), []).extend(files)
     if not found:
         raise ValueError(
@@ -136,12 +130,39 @@ def collect(
             spelled = bare_names(name, sure=True)[-1]
             made.spellings.setdefault(id, set()).add(spelled)
     made.students = {id: oldest_first(students[id]) for id in sorted(students)}
+    made.folders = {
+        id: moodle[path]
+        for id in students
+        for path in made.students[id]
+        if path in moodle
+    }
     made.twins = [
         id
         for id in made.students
         if TWIN in id and id.rpartition(TWIN)[0] in made.students
     ]
     return made
+
+
+def entries(
+    folder: Path, endings: Collection[str], ignored: list[str]
+) -> Iterator[tuple[Path, list[Path]]]:
+    """What lies in a folder: a file, or a folder with some; what is neither
+    is added to ``ignored``."""
+    for path in sorted(folder.iterdir()):
+        is_folder = path.is_dir() and not path.is_symlink()
+        files, hidden = list[Path](), path.name.startswith(NO_STUDENTS)
+        for inner in sorted(path.iterdir()) if is_folder else [path]:
+            is_answer = inner.suffix.lower() in endings
+            if is_answer and not (
+                hidden or inner.name.startswith(NO_STUDENTS)
+            ):
+                files.append(inner)
+            elif is_answer or not inner.name.startswith("."):
+                name = student_id(inner.relative_to(folder).as_posix())
+                ignored.append(f"{name}: {advice(inner, is_folder)}.")
+        if not hidden and (files or is_folder):
+            yield path, files
 
 
 def advice(path: Path, inside: bool) -> str:
@@ -160,8 +181,8 @@ def advice(path: Path, inside: bool) -> str:
     if name.endswith(PACKED):
         where = "here" if inside else f"into a folder {student_id(path.stem)}"
         return f"an archive; unpack it {where}"
-    if NOTEBOOK in name or name.endswith(".json"):
-        return f"perhaps a notebook; rename it so that it ends in {NOTEBOOK}"
+    if ".ipynb" in name or name.endswith(".json"):
+        return "perhaps a notebook; rename it so that it ends in .ipynb"
     if name.endswith(".py"):
         return "a program; ask for the notebook"
     return "no notebook; ask for the notebook if it is an answer"

@@ -375,7 +375,9 @@ def grade(name, handed_in):
     folder = WORK / "submissions" / name
     folder.mkdir(parents=True)
     left_out = []
-    for path in sorted((HERE / "submission").rglob("*.ipynb")):
+    for path in sorted((HERE / "submission").rglob("*")):
+        if path.suffix not in (".ipynb", ".zip"):
+            continue
         if path.is_symlink() or path.name.startswith((".", "_")):
             left_out.append(path.name)
         else:

@@ -139,14 +139,13 @@ def run(args: argparse.Namespace) -> int:
             f"--cpu is a number of seconds above 0: got {args.cpu}."
         )
     folder, key = Path(args.submissions), Key.load(args.secret)
-    files = Files(
-        Path(args.out), Path(args.feedback) if args.feedback else None
-    )
+    pages = Path(args.feedback) if args.feedback else None
     isolation = Isolation(args.isolation) if args.isolation else best()
     limits = Limits(cpu_s=args.cpu, wall_s=max(Limits.wall_s, 4 * args.cpu))
     with overlay(args.overlay):
         asked = plan(key, folder, args.assignment, args.roster)
         collected = collect(folder, args.names, asked.class_, asked.endings)
+        files = Files(Path(args.out), pages, collected.folders)
         batch = Batch(asked, collected, files, Worker(isolation, limits))
         files.try_out(collected.students, folder)
         done, whole = batch.grade(args.fresh)

@@ -7,6 +7,7 @@ and so is every comparison.
 import hashlib
 import inspect
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,7 +24,12 @@ from coursekit_classroom.check.call import (
     explain,
     unwritten,
 )
-from coursekit_classroom.check.checker import examine, verdict
+from coursekit_classroom.check.checker import (
+    AS_IN_THE_BOOK,
+    examine,
+    headline,
+    verdict,
+)
 from coursekit_classroom.check.compare import describe
 from coursekit_classroom.check.core import NONE, Case, Exercise, Switches
 from coursekit_classroom.check.diagnose import References, go_together
@@ -58,6 +64,13 @@ PROBLEMS = {  # of an answer, as notebooks.py finds them
     "renamed": "The cell defines {f}, which is not the name it should have.",
     "syntax": "The cell is not valid Python.",
 }
+FORM = re.compile(
+    r"^It raised|^The result is right, but|^Expected one of|expected (?:shape "
+    r"\(|a number,|(?:decimals|whole numbers|true and false|complex numbers) )"
+)
+"""What a message may say of a hidden case: nothing about its numbers."""
+COUNTED = re.compile(r"\d+ of \d+ numbers (?:differ|are NaN)")
+NOT_RIGHT = "What it returned is not right."
 TELLS = [  # the cases of a student's own test
     "True for a right function",
     "False for the program that was given",
@@ -448,6 +461,10 @@ def examine_function(
     task: Task, answer: Answer, cells: tuple[str, ...], session: Session
 ) -> tuple[Result, Tried]:
     """Call a function on the hidden cases, and compare."""
+    if yes_or_no(task) and not task.mutant:
+        # Feedback tells which cases are True: the next answer meets them in
+        # another order.
+        task = replace(task, secret=derived(task.secret, answer.source))
     cases = task.cases
     calls = [core.bind(task.exercise, case) for case in cases]
     tried = call_all(
@@ -538,13 +555,14 @@ def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
     if None not in hints and promised(task):
         text = " ".join(sorted(h for h in hints if h))
         return nothing(task, "not attempted", text)
-    right = [
-        problem(task, case, got) is None
+    problems = [
+        problem(task, case, got)
         for case, got in zip(cases, outcomes, strict=True)
     ]
+    right = [text is None for text in problems]
     references = References(exercise, cases, task.call_seed)
     report = examine(task.id, references, cases, outcomes, task.on)
-    found = reported(task, report, cases, right, tried)
+    found = reported(task, report, cases, problems, tried)
     earning = right if report.right else [False] * len(right)
     return credited(task, found, earning)
 
@@ -654,20 +672,25 @@ def reported(
     task: Task,
     report: Report,
     cases: Sequence[Case],
-    right: Sequence[bool],
+    problems: Sequence[str | None],
     tried: Tried,
 ) -> Result:
-    """A report as plain data."""
-    status, message, n = STATUS[report.status], report.message, len(cases)
-    cause = report.cause()
+    """A report as plain data, without a number that was hidden."""
+    right = [text is None for text in problems]
+    status, cause, n = STATUS[report.status], report.cause(), len(cases)
+    at = next((i for i, ok in enumerate(right) if not ok), 0)
+    said, manner = problems[at] or "", task.exercise.manner
+    if manner is None or said != manner(tried.outcomes[at].used, cases[at]):
+        said = without_numbers(said)
     if tried.broken is not None:
-        status, cause = tried.broken.status, []
-        name = cases[tried.at].name
-        message = (
-            f"Case {tried.at + 1} of {n}{': ' * bool(name)}{name}.\n"
-            f"No answer: {tried.broken.text}.\n"
-            f"Right on {sum(right)} of {n} cases."
-        )
+        status, cause, at = tried.broken.status, [], tried.at
+        said = f"No answer: {tried.broken.text}."
+    message = (
+        f"{headline(cases[at], at, n)}\n{said}\n"
+        f"Right on {sum(right)} of {n} cases."
+    )
+    if report.message.endswith(AS_IN_THE_BOOK):
+        message += f" {AS_IN_THE_BOOK}"
     return Result(
         task.id,
         task.function,
@@ -687,6 +710,18 @@ def reported(
         message="" if report else message,
         links=[list(link) for link in report.links()],
     )
+
+
+def without_numbers(problem: str) -> str:
+    """What is wrong, but for what was expected where it is no form.
+
+    Whoever hands in again would otherwise know hidden results.
+    """
+    told = "expected" in problem.lower() or re.search(r"\d", problem)
+    if FORM.search(problem) or not told:
+        return problem
+    counted = COUNTED.search(problem)
+    return NOT_RIGHT + (f" {counted[0]}." if counted else "")
 
 
 # -- a student's own test ----------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 from coursekit_classroom.check import core
 from coursekit_classroom.notebooks.cells import read_marked
 from coursekit_classroom.teach import steps
-from coursekit_classroom.teach.collect import NOTEBOOK
+from coursekit_classroom.teach.collect import ENDINGS
 from coursekit_classroom.teach.deadline import Deadline
 from coursekit_classroom.teach.judge import Task
 from coursekit_classroom.teach.key import Key
@@ -114,10 +114,10 @@ def plan(
         )
         for one in fields["exercises"]
     ]
-    endings: tuple[str, ...] = (NOTEBOOK,)
+    endings: tuple[str, ...] = ENDINGS
     if "step" in fields:
         common.append(steps.task_of(key, fields["step"]))
-        endings = (NOTEBOOK, ".py")  # the learner's file as it is, too
+        endings = (*ENDINGS, ".py")  # the learner's file as it is, too
     late = fields.get("deadline")
     return Plan(
         key,
@@ -134,7 +134,7 @@ def marked(key: Key, folder: Path) -> str | None:
     """The assignment that most of the marked notebooks were given out for."""
     counted = Counter[str]()
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
-        if path.suffix.lower() == NOTEBOOK and not path.is_symlink():
+        if path.suffix.lower() in ENDINGS and not path.is_symlink():
             with suppress(Exception):
                 counted[read_marked(path)[1]] += 1
     counted.pop("", None)

@@ -43,10 +43,11 @@ from coursekit_classroom.teach.sandbox import (
     Isolation,
     Limits,
     Pool,
+    measured,
 )
 
 FORK = "forkserver" if sys.platform == "linux" else "spawn"
-JUDGE_S = 120.0  # on the clock, beyond what a student's code may take
+JUDGE_S = 60.0  # CPU seconds of judging, beyond what an answer may take
 MEMORY = 6 << 30  # bytes that judging may take, beyond what torch takes
 
 
@@ -120,6 +121,9 @@ class Worker:
         isolation: of the sandboxes.
         limits: what an answer may use.
         seconds: on the clock, for one task.
+        cpu_s: CPU seconds of the process, for one task: a function of
+            ours that a student's code has asked something endless takes them,
+            and no clock of its sandbox runs meanwhile.
     """
 
     def __init__(
@@ -127,10 +131,11 @@ class Worker:
         isolation: Isolation,
         limits: Limits,
         seconds: float | None = None,
+        cpu_s: float | None = None,
     ) -> None:
         self.isolation, self.limits = isolation, limits
-        worst = 2 * START_S + limits.wall_s + limits.cpu_s + JUDGE_S
-        self.seconds = worst if seconds is None else seconds
+        self.seconds = seconds or START_S + 2 * limits.wall_s
+        self.cpu_s = cpu_s or limits.cpu_s + JUDGE_S
         self._process: multiprocessing.process.BaseProcess | None = None
 
     def __enter__(self) -> "Worker":
@@ -232,7 +237,13 @@ class Worker:
         """
         assert self._process is not None
         end = time.monotonic() + self.seconds
+        most = f"{self.seconds:g} s on the clock"
+        pid = self._process.pid or 0
+        cpu_end = measured(pid)[0] + self.cpu_s
         while time.monotonic() < end:
+            if measured(pid)[0] > cpu_end:
+                most = f"{self.cpu_s:g} s of CPU time"
+                break
             if not self._connection.poll(0.5):  # short: Ctrl-C gets its turn
                 continue
             try:
@@ -244,5 +255,4 @@ class Worker:
                 text = f"{STUMBLED}: the process that examined it ended"
                 raise Lost("protocol", f"{text} ({code}).") from None
         self.close()
-        seconds = f"{self.seconds:g} s on the clock"
-        raise Lost("timeout", f"It took more than {seconds}.")
+        raise Lost("timeout", f"It took more than {most}.")

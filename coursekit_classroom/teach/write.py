@@ -9,8 +9,8 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,17 @@ class Files:
 
     sheet: Path
     feedback: Path | None
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """Of students whose pages lie in a folder, and what it is called."""
+
+    def pages(self, student: str) -> list[Path]:
+        """A student's feedback, as Markdown and as HTML; [] if nobody asks."""
+        if self.feedback is None:
+            return []
+        base = self.feedback / student
+        if folder := self.folders.get(student):
+            base = self.feedback / folder / "feedback"
+        return [with_ending(base, ".md"), with_ending(base, ".html")]
 
     def beside(self, name: str) -> Path:
         """A file that belongs to the sheet.
@@ -93,11 +104,8 @@ class Files:
         ours = self.sheet, self.timing, self.progress, *map(self.beside, names)
         taken = {str(path.resolve()).lower() for path in ours}
         for student in students:
-            pages = [with_ending(self.viva / student, ".md")]
-            if self.feedback is not None:
-                base = self.feedback / student
-                pages += [with_ending(base, e) for e in (".md", ".html")]
-            for page in pages:
+            viva = with_ending(self.viva / student, ".md")
+            for page in (viva, *self.pages(student)):
                 name = str(page.resolve()).lower()
                 if name in taken:
                     raise ValueError(
@@ -205,10 +213,11 @@ def write_all(
     write(files.timing, table(TIMES, times))
     write_summary(class_, files)
     for student in class_:
-        if files.feedback is not None:
-            base = files.feedback / student.student
-            write(with_ending(base, ".md"), feedback.markdown(student, book))
-            write(with_ending(base, ".html"), feedback.html(student, book))
+        for page in files.pages(student.student):
+            make = (
+                feedback.html if page.suffix == ".html" else feedback.markdown
+            )
+            write(page, make(student, book))
         if student.viva:
             base = files.viva / student.student
             write(with_ending(base, ".md"), feedback.viva_markdown(student))

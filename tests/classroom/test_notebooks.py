@@ -370,7 +370,7 @@ def test_an_answer_may_not_stand_in_anothers_cell(hand_in):
         (b"\n", "it is empty. Save"),
         (b"<!DOCTYPE html>\n<html>", "it is a web page. Download"),
         (b'{\n<<<<<<< HEAD\n "a": 1\n=======\n', "conflict marks"),
-        (b"PK\x03\x04\x14", "it is a zip. Unpack"),
+        (b"PK\x03\x04\x14", "is a zip that cannot be read"),
         (b"\x00\x01\xff", "not valid JSON"),
         (b"[" * 100_000, "not valid JSON"),
         (b"[1, 2]", "is no notebook, but other JSON"),

@@ -38,6 +38,8 @@ def odd(paths, tasks, first, take, limits):
     for number in range(first, len(tasks)):
         if tasks[number].seed == 2:
             time.sleep(10**6)
+        while tasks[number].seed == 5:
+            pass
         if tasks[number].seed == 3:
             os._exit(3)
         if tasks[number].seed == 4:
@@ -87,6 +89,19 @@ def test_a_worker_that_does_not_answer_is_killed(odd_worker):
     assert rows(odd_worker, 0, 2) == [FINE, late]
     odd_worker.seconds = PATIENCE  # the next one has torch to load
     assert rows(odd_worker, 0) == [FINE]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="seen in /proc")
+def test_a_worker_that_computes_without_end_is_killed(odd_worker):
+    """The clock alone would wait as long as a sandbox may take to start."""
+    assert rows(odd_worker, 0) == [FINE]
+    odd_worker.cpu_s = 0.5
+    late = "timeout", "It took more than 0.5 s of CPU time."
+    assert rows(odd_worker, 0, 5) == [FINE, late]
+    limits = Limits()
+    usual = Worker(Isolation.NONE, limits)
+    assert usual.cpu_s < limits.wall_s
+    assert usual.seconds <= 3 * limits.wall_s
 
 
 def test_a_worker_that_dies_costs_one_task(odd_worker):
