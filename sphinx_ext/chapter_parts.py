@@ -4,7 +4,8 @@
 ```
 
 :::{goals}
-Compute attention by hand. Write it in six lines of PyTorch.
+- compute attention by hand,
+- write it in six lines of PyTorch.
 :::
 
 :::{step} 4 Look back

@@ -8,10 +8,12 @@ import shutil
 from pathlib import Path
 
 from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode, split_explicit_title
 
 import coursekit
+from coursekit_classroom.check.report import SIGN
 from coursekit_classroom.notebooks.install import published
 from coursekit_classroom.notebooks.plain import bibtex
 
@@ -19,6 +21,15 @@ TORCH_DOCS = "https://docs.pytorch.org/docs/stable/generated/{}.html"
 PYTHON_DOCS = "https://docs.python.org/3/library/{}.html#{}"
 PYTHON = ("abc", "collections", "pathlib", "typing")
 
+
+# As Report writes it for Jupyter.
+NOT_ATTEMPTED = f"<strong>{SIGN['not attempted']} not attempted</strong>"
+# Where a page's exercises begin, and how they are done.
+EXERCISES = re.compile(r"<h2>Exercises.*?</h2>", re.DOTALL)
+NOTEBOOK = (
+    '<p class="open-notebook">Write your answers in this page as a notebook: '
+    "{}, or <code>make lab</code> in a copy of the repository.</p>"
+)
 
 # A page opened as a file may not fetch others, so its search shows titles
 # without excerpts.
@@ -79,6 +90,25 @@ def source_link(url, info):
     package = Path(coursekit.__file__).parent
     file = path.relative_to(package.parent).as_posix()
     return f"{url}/blob/main/{file}#L{start}-L{start + len(lines) - 1}"
+
+
+class DropBlankReports(SphinxPostTransform):
+    """Drop what a check says of an exercise that nobody has written yet.
+
+    The reader's own notebook prints it; on a page it says nothing.
+    """
+
+    default_priority = 200  # after MyST-NB has chosen the outputs
+    formats = ("html",)
+
+    def run(self, **kwargs):
+        """Remove the output of each check that found nothing to check."""
+        for shown in list(self.document.findall(nodes.raw)):
+            if NOT_ATTEMPTED in shown.astext():
+                output = shown.parent
+                while "cell_output" not in output["classes"]:
+                    output = output.parent
+                output.parent.remove(output)
 
 
 class CiteBook(SphinxDirective):
@@ -266,6 +296,23 @@ def name_toggles(app, pagename, templatename, context, doctree):
     context["generate_toctree_html"] = named
 
 
+def open_notebook(app, pagename, templatename, context, doctree):
+    """Say where the exercises begin how to open the page as a notebook."""
+    if "ipynb_source" not in context:
+        return
+    source = context["pathto"](f"_sources/{pagename}.ipynb", 1)
+    links = [f'<a href="{source}" download>download it</a>']
+    for group in context.get("header_buttons", []):
+        links[:0] = [
+            f'<a href="{button["url"]}">open it in Colab</a>'
+            for button in group.get("buttons", [])
+            if button["text"] == "Colab"
+        ]
+    line = NOTEBOOK.format(", ".join(links))
+    body = context.get("body") or ""
+    context["body"] = EXERCISES.sub(rf"\g<0>{line}", body, count=1)
+
+
 def copy_downloads(app, exception):
     """Serve the exported notebooks: on a cache hit the others are empty."""
     if exception or app.builder.format != "html":
@@ -286,6 +333,7 @@ def setup(app):
     app.add_js_file("progress.js", loading_method="defer")
     app.add_js_file(None, body=SEARCH_A_FILE, priority=900)
     app.add_role("repo", repository_role)
+    app.add_post_transform(DropBlankReports)
     app.connect("config-inited", take_addresses)
     app.connect("config-inited", withhold_sources)
     app.connect("missing-reference", resolve)
@@ -293,6 +341,7 @@ def setup(app):
     app.connect("html-page-context", offer_notebook)
     app.connect("html-page-context", repair_launch_links, priority=900)
     app.connect("html-page-context", drop_source_button, priority=900)
+    app.connect("html-page-context", open_notebook, priority=950)
     app.connect("html-page-context", repair_roles)
     app.connect("html-page-context", name_toggles, priority=900)
     app.connect("build-finished", copy_downloads)

@@ -16,6 +16,8 @@ import nbformat
 from chapter_parts import goals
 from docutils import nodes
 
+from coursekit_classroom.grading.plain import CAN
+
 LENGTH = 200  # characters of a description, of which most previews show 150
 FORMULA = "\N{OBJECT REPLACEMENT CHARACTER}"
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
@@ -66,6 +68,10 @@ def description(doctree):
     """Description of a page: its goals, or its first paragraph."""
     places = [*doctree.findall(goals), *doctree.findall(nodes.section)]
     for place in places:
+        if isinstance(place, goals):
+            items = map(text_of, place.findall(nodes.list_item))
+            plain = [item for item in items if FORMULA not in item]
+            return shorten(" ".join([CAN, *plain]))
         for child in place.children:
             if isinstance(child, nodes.paragraph):
                 found = shorten(text_of(child))

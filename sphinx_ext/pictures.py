@@ -12,7 +12,11 @@ import os
 import re
 from pathlib import Path
 
+from myst_nb.sphinx_ import HideCodeCellNode
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
 from coursekit_classroom.figures.style import COLORS
+from coursekit_classroom.readers import DRAWN
 
 # MyST-NB names what a cell has shown by its hash; no file of ours is so named.
 IMAGE = re.compile(
@@ -124,8 +128,22 @@ def inline(app, pagename, templatename, context, doctree):
     context["body"] = put_into(context.get("body") or "", read)
 
 
+class MarkDrawing(SphinxPostTransform):
+    """Mark the code that draws a figure: it opens from the caption."""
+
+    default_priority = 200  # after MyST-NB's HideInputCells
+    formats = ("html",)
+
+    def run(self, **kwargs):
+        """Give the folded code a class."""
+        for code in self.document.findall(HideCodeCellNode):
+            if code["prompt_show"] == DRAWN:
+                code["classes"].append("drawn")
+
+
 def setup(app):
     """Register with Sphinx, which may have to run a chapter itself."""
     os.environ["COURSEKIT_FIGURES"] = "svg"
+    app.add_post_transform(MarkDrawing)
     app.connect("html-page-context", inline)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

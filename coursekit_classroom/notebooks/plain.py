@@ -44,7 +44,7 @@ FINISHED = 15
 SEED = 0
 CLOSED = '<details style="margin-bottom: 0.6em">'
 CHOOSE = "*Choose one before you open it. Then run what follows.*"
-CAN = "After this chapter you can"
+CAN = "By the end of this chapter you can"
 COSTS = "results/chapters.json"
 NUMBERS = "book/numbers.json"
 BIBTEX = """\

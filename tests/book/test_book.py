@@ -194,7 +194,10 @@ print("after")
 
 ```{{code-cell}} ipython3
 ---
+tags: [hide-input]
 mystnb:
+  code_prompt_show: How this figure is drawn
+  code_prompt_hide: Hide the code
   image:
     alt: Two bars & a "word".
   figure:
@@ -226,6 +229,8 @@ No.
 "the answer"
 ```
 
+## Exercises
+
 ```{{exercise}} Implement: the mean
 :label: tiny-mean
 ```
@@ -237,6 +242,16 @@ The quokka:
 quokka = sum
 ```
 ````
+
+```{{code-cell}} ipython3
+from coursekit_classroom.check.report import Report
+
+Report("tiny/mean", "not attempted", "Nothing is written yet.")
+```
+
+```{{code-cell}} ipython3
+Report("tiny/mean", "wrong", "Off by one.")
+```
 """
 TOC = "format: jb-book\nroot: book/index\nchapters:\n  - file: book/tiny\n"
 
@@ -423,6 +438,31 @@ def test_links_derive_from_the_address(tiny):
     assert f'"git+{THEIRS}@v7.3")' in first
 
 
+def ways(book):
+    """Addresses of the notebook where the exercises begin."""
+    page = BeautifulSoup(book.page(), "html.parser")
+    return [a["href"] for a in page.select("#exercises > h2 + p > a")]
+
+
+def test_exercises_begin_with_the_way_to_a_notebook(tiny):
+    colab, file = ways(tiny)
+    assert colab.startswith("https://colab.research.google.com/github/")
+    assert colab.endswith("book/tiny.ipynb")
+    assert (tiny.root / "_build/html/book" / file).is_file()
+
+
+def test_an_exercise_that_nobody_attempted_has_no_report(tiny):
+    text = BeautifulSoup(tiny.page(), "html.parser").article.get_text()
+    assert "not attempted" not in text.replace('"not attempted"', "")
+    assert "Off by one." in text.replace('"Off by one."', "")  # the control
+
+
+def test_the_code_of_a_figure_opens_from_its_caption(tiny):
+    page = BeautifulSoup(tiny.page(), "html.parser")
+    [code] = page.select(".cell:has(figure) > details.drawn")
+    assert "How this figure is drawn" in code.summary.get_text()
+
+
 def test_without_an_address_nothing_leads_to_one(tmp_path):
     """No launch button and no dead link; the notebook says what to do."""
     book = Book(tmp_path, "https://github.com/OWNER/x", "").build()
@@ -433,6 +473,7 @@ def test_without_an_address_nothing_leads_to_one(tmp_path):
     assert not (tmp_path / "_build/html/_images/preview").exists()
     outside = {urlsplit(link).netloc for link in links_of(book)}
     assert outside == {"docs.pytorch.org"}
+    assert ways(book) == ["../_sources/book/tiny.ipynb"]
     for page in (tmp_path / "_build/html").rglob("*.html"):
         assert "OWNER" not in page.read_text("utf8")
     page = BeautifulSoup(book.page(), "html.parser")

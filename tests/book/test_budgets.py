@@ -158,7 +158,7 @@ FULL = {
     "terms": 8,
     "lesson": 45,
     "other": 45,
-    "predictions": 4,
+    "predictions": 3,
 }
 
 
@@ -171,7 +171,7 @@ FULL = {
         ({"terms": 9}, "terms"),
         ({"lesson": 46}, "code_lines"),
         ({"lesson": 44}, "other_percent"),
-        ({"predictions": 5}, "predictions"),
+        ({"predictions": 4}, "predictions"),
         ({"predictions": 20}, "minutes"),
     ],
 )

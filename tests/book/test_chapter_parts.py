@@ -94,7 +94,8 @@ PAGE = (
 # Tiny
 
 :::{goals}
-Compute $x$ by hand. Write it in six lines.
+- compute $x$ by hand,
+- write it in six lines.
 :::
 
 BEFORE.
@@ -400,9 +401,10 @@ def markdown(notebook):
 def test_goals_say_what_reading_and_running_take(book, page):
     box = page.select_one("h1 + .goals")
     lines = [" ".join(p.get_text().split()) for p in box.select("p")]
-    assert lines[0] == "After this chapter you can"
+    assert lines[0] == "By the end of this chapter you can"
+    assert len(box.select("ul > li")) == 2
     counted = page_count.count(book.page())
-    assert lines[2] == (
+    assert lines[-1] == (
         f"Reading: about {counted.minutes:.0f} minutes. "
         "The code runs in 7 seconds on one core, in 0.7 GB."
     )
@@ -420,7 +422,7 @@ def test_a_build_step_is_a_box(page):
 def test_plain_markdown_for_readers(book):
     text = markdown(book.notebook("readers"))
     assert notebooks.plain.LEFT.findall(text) == []
-    assert "**After this chapter you can**" in text
+    assert "**By the end of this chapter you can**" in text
     assert "> **Your file, step 4: Look back**" in text
     assert "\n> ```python\n> chapter = 4\n> ```\n" in text
     assert "**What is a row?**" in text

@@ -132,7 +132,7 @@ def lacking(deck):
     """What a chapter's slides have to have, and these have not."""
     text = "\n".join(visible for visible, _ in shown(deck))
     for what in (
-        r"^\*\*After this chapter you can\*\*$",
+        r"^\*\*By the end of this chapter you can\*\*$",
         "^The puzzle$",
         r"^!\[[^]]{20,}\]\(figures/fig-[\w-]+\.svg\)$",
         r"^\(A\) ",
@@ -194,7 +194,7 @@ def test_a_page_slide_by_slide(tmp_path):
         for letter, word in sorted(zip(order, ("Wrong", "Right"), strict=True))
     )
     assert found == [
-        "4 Tiny **After this chapter you can** Goal word.",
+        "4 Tiny **By the end of this chapter you can** Goal word.",
         "The puzzle Quote? Wonder: Riddle?",
         "Section $x$ ![Picture of (a) thing.](figures/fig-tiny.svg) "
         "Caption *c*.",
