@@ -16,7 +16,7 @@ import nbformat
 from chapter_parts import goals
 from docutils import nodes
 
-from coursekit_classroom.grading.plain import CAN
+from coursekit_classroom.notebooks.plain import CAN
 
 LENGTH = 200  # characters of a description, of which most previews show 150
 FORMULA = "\N{OBJECT REPLACEMENT CHARACTER}"

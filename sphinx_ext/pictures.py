@@ -16,7 +16,7 @@ from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from coursekit_classroom.figures.style import COLORS
-from coursekit_classroom.readers import DRAWN
+from coursekit_classroom.notebooks.readers import DRAWN
 
 # MyST-NB names what a cell has shown by its hash; no file of ours is so named.
 IMAGE = re.compile(
