@@ -363,7 +363,7 @@ def grade(name, handed_in):
     Each file gets the time at which it was handed in: `grade` takes off for
     what is late by that.
     """
-    from coursekit_classroom.teach.feedback import plain
+    from coursekit_classroom.teach.pages import plain
     from coursekit_classroom.teach.sandbox import Isolation, best
 
     if best() is Isolation.NONE:

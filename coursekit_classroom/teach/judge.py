@@ -39,8 +39,8 @@ from coursekit_classroom.notebooks.answers import Answer
 from coursekit_classroom.notebooks.cells import NotebookError
 from coursekit_classroom.notebooks.program import skeleton
 from coursekit_classroom.teach import library, refusal, viva, wire
-from coursekit_classroom.teach.feedback import LONG
 from coursekit_classroom.teach.key import derived
+from coursekit_classroom.teach.pages import LONG
 from coursekit_classroom.teach.read import Submission, read_submission
 from coursekit_classroom.teach.records import Question, Result
 from coursekit_classroom.teach.sandbox import (

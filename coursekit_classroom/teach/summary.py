@@ -1,11 +1,11 @@
 """What a whole class can and cannot do yet: for the instructor, in a page."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from coursekit_classroom.teach.feedback import page, plain, table
+from coursekit_classroom.teach import pages
+from coursekit_classroom.teach.pages import Block
 from coursekit_classroom.teach.records import STATUSES, Graded, Result
 
 UNNAMED = "wrong in a way that the catalogue does not know"
@@ -75,11 +75,6 @@ def tally(results: Sequence[Result]) -> Tally:
     )
 
 
-def in_words(t: Tally) -> list[str]:
-    """``14 of 60: the scores without 1/√d_k``."""
-    return [f"{n} of {t.students}: {says}" for says, n in t.mistakes]
-
-
 def markdown(class_: Sequence[Graded], title: str, plot: str = "") -> str:
     """The summary as Markdown.
 
@@ -88,24 +83,7 @@ def markdown(class_: Sequence[Graded], title: str, plot: str = "") -> str:
         title: of the page.
         plot: file of the picture, if there is one.
     """
-    found = tallies(class_)
-    lines = [f"# {plain(title)}", "", sizes(class_)]
-    if plot:
-        lines += ["", f"![{plain(described(found))}]({plot})"]
-    for t in found:
-        lines += ["", f"## {plain(t.exercise)}: {mean(t)}", ""]
-        lines += ["| result | students |", "|---|---|"]
-        lines += [f"| {STATUSES[s]} | {n} |" for s, n in t.statuses.items()]
-        if t.mistakes:
-            lines += ["", "Mistakes:", ""]
-            lines += [f"- {plain(text)}" for text in in_words(t)]
-        if t.cases:
-            lines += ["", "Cases, and how many students are right:", ""]
-            lines += [
-                f"- {plain(name)}: {right} of {tried}"
-                for name, right, tried in t.cases
-            ]
-    return "\n".join(lines) + "\n"
+    return pages.markdown(blocks(class_, title, ("", plot) if plot else None))
 
 
 def html(class_: Sequence[Graded], title: str, picture: str = "") -> str:
@@ -116,25 +94,36 @@ def html(class_: Sequence[Graded], title: str, picture: str = "") -> str:
         title: of the page.
         picture: SVG, put into the page.
     """
+    shown = (picture, "") if picture else None
+    return pages.html(list(blocks(class_, title, shown)))
+
+
+def blocks(
+    class_: Sequence[Graded], title: str, picture: tuple[str, str] | None
+) -> Iterator[Block]:
+    """The summary; a picture is SVG and the name of its file."""
     found = tallies(class_)
-    parts = [f"<p>{escape(sizes(class_))}</p>"]
+    yield "title", title
+    yield "text", sizes(class_)
     if picture:
-        parts.append(
-            f"<figure>{picture}<figcaption>The tables below have the same "
-            "numbers.</figcaption></figure>"
-        )
+        yield "picture", (*picture, described(found))
     for t in found:
-        parts.append(f"<h2>{escape(t.exercise)}: {escape(mean(t))}</h2>")
-        rows = [(STATUSES[s], n) for s, n in t.statuses.items()]
-        parts.append(table(("result", "students"), rows, "Results"))
+        mean = f"{t.mean:.2f} of {t.max_points:g} points on average"
+        yield "heading", f"{t.exercise}: {mean}"
+        counts = [(STATUSES[s], str(n)) for s, n in t.statuses.items()]
+        yield "table", [("result", "students"), *counts]
         if t.mistakes:
-            caption = f"Mistakes, of {t.students} students"
-            head = ("mistake", "students")
-            parts.append(table(head, t.mistakes, caption))
+            yield "text", "Mistakes:"
+            yield (
+                "list",
+                [f"{n} of {t.students}: {says}" for says, n in t.mistakes],
+            )
         if t.cases:
-            columns = ("case", "right", "tried")
-            parts.append(table(columns, t.cases, "Cases"))
-    return page(title, "\n".join(parts))
+            yield "text", "Cases, and how many students are right:"
+            yield (
+                "list",
+                [f"{name}: {ok} of {tried}" for name, ok, tried in t.cases],
+            )
 
 
 def sizes(class_: Sequence[Graded]) -> str:
@@ -148,11 +137,6 @@ def sizes(class_: Sequence[Graded]) -> str:
         f"{len(class_)} students; of {of:g} points the median is "
         f"{middle:g}, the lowest {points[0]:g}, the highest {points[-1]:g}."
     )
-
-
-def mean(t: Tally) -> str:
-    """The average of an exercise."""
-    return f"{t.mean:.2f} of {t.max_points:g} points on average"
 
 
 def described(found: Sequence[Tally]) -> str:

@@ -36,6 +36,7 @@ from coursekit_classroom.teach import (
     grade,
     judge,
     library,
+    pages,
     programs,
     summary,
     viva,
@@ -549,7 +550,7 @@ def test_no_id_is_a_formula_and_each_comes_back(id, shown):
     ],
 )
 def test_no_name_becomes_a_link(name, shown):
-    assert feedback.plain(name) == shown
+    assert pages.plain(name) == shown
 
 
 def test_the_wrong_assignment_is_refused(tmp_path, in_process, capsys):
@@ -1590,14 +1591,14 @@ def test_a_convention_of_ones_own(tmp_path):
 def test_questions_are_for_the_instructor_alone(tmp_path):
     found, *_ = debugged(tmp_path, MENDED_PROGRAM, TELLS)
     asked = (tmp_path / "viva" / "ada.md").read_text("utf8")
-    assert asked.count("### Question") == viva.N_QUESTIONS
+    assert asked.count("**Question") == viva.N_QUESTIONS
     assert "Which line of the given program did you change" in asked
     assert "-         scores = scores.masked_fill(~mask, 0.0)" in asked
     assert "Cases that show a difference: none." not in asked
     assert "with a mask" in asked
     for path in found.files.feedback.iterdir():
         text = path.read_text("utf8")
-        assert "### Question" not in text
+        assert "**Question" not in text
         assert "Which line of the given" not in text
 
 
