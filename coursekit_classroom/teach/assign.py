@@ -15,7 +15,7 @@ import torch
 from coursekit_classroom import yourfile
 from coursekit_classroom.check import core
 from coursekit_classroom.check.report import title
-from coursekit_classroom.notebooks.declared import Declared, declared
+from coursekit_classroom.notebooks.declared import declared
 from coursekit_classroom.notebooks.install import address_near, install_cell
 from coursekit_classroom.teach import steps
 from coursekit_classroom.teach.deadline import Deadline, read_due
@@ -28,10 +28,8 @@ from coursekit_classroom.teach.exports import (
 from coursekit_classroom.teach.grade import overlay
 from coursekit_classroom.teach.handout import (
     Handout,
-    Item,
     Writer,
     amendments,
-    assessed_as,
     instructor_notebook,
     read_handout,
     student_notebook,
@@ -39,7 +37,6 @@ from coursekit_classroom.teach.handout import (
 )
 from coursekit_classroom.teach.key import SECRET_FILE, Key
 from coursekit_classroom.teach.programs import (
-    Program,
     distribute,
     entered,
     entry,
@@ -308,7 +305,12 @@ class Terms:
     def read(self, page: Path, **more: Any) -> Handout:
         """The exercises of a page that are given out."""
         found = read_handout(
-            page, self.folder, only=self.only, points=self.points, **more
+            page,
+            self.folder,
+            only=self.only,
+            points=self.points,
+            assess=self.assess,
+            **more,
         )
         found.page = self.name_of(page)
         found.install = self.install
@@ -396,26 +398,35 @@ def open_key(path: Path, out: Path) -> Key:
 def make(page: Path, key: Key, terms: Terms) -> Iterator[str]:
     """Write everything about one chapter, and enter it into the key."""
     out, name = terms.out, terms.name_of(page)
-    assessed = {
-        item.declared.id
+    variants = {
+        item.declared.id: draw_variants(item.declared.id, key)
         for item in terms.read(page).items
         if item.declared.kind == "assessed"
-        or {item.declared.id, "all"} & set(terms.assess)
     }
-    variants = {id: draw_variants(id, key) for id in sorted(assessed)}
     ours = terms.read(page, variants=variants, instructor=True)
     theirs = terms.read(page, variants=variants)
-    for one in (ours, theirs):
-        one.mark = key.mark(name)
-        one.items = assessed_as(one.items, assessed)
+    ours.mark = theirs.mark = key.mark(name)
+    given = [  # besides the stubs
+        cell.source
+        for item in theirs.items
+        for cell in item.cells
+        if cell.kind == "code" and not cell.exercise
+    ]
     plan = {
         "page": page.stem,
         "exercises": [
-            fields_of(item.declared, assessed, item.variants)
+            {
+                "id": item.declared.id,
+                "function": item.declared.function,
+                "points": item.declared.points,
+                "kind": item.declared.kind,
+                "variants": sorted(item.variants),
+                "stub": item.declared.stub,
+            }
             for item in theirs.items
             if not item.exercise.local
         ],
-        "setup": [*theirs.setup, *given_code(theirs.items)],
+        "setup": [*theirs.setup, *given],
     }
     enter(key, name, plan, terms)
     path = write(student_notebook(theirs), out / "student" / f"{name}.ipynb")
@@ -445,19 +456,13 @@ def export(handout: Handout, key: Key, terms: Terms) -> Iterator[str]:
         target = out / "gradescope" / f"{name}.zip"
         if len(terms.pages) == 1:
             target = out / "gradescope.zip"
-        path = zipped(name, key, target, terms)
-        yield f"gradescope {path} (holds the secret: for Gradescope only)"
+        yield zipped(name, key, target, terms)
 
 
-def zipped(name: str, key: Key, path: Path, terms: Terms) -> Path:
+def zipped(name: str, key: Key, path: Path, terms: Terms) -> str:
     """Write an assignment for Gradescope."""
-    return write_gradescope(name, key, path, terms.folder, terms.visibility)
-
-
-def given_code(items: Iterable[Item]) -> list[str]:
-    """The code that some exercises come with, besides their stubs."""
-    cells = [cell for item in items for cell in item.cells]
-    return [c.source for c in cells if c.kind == "code" and not c.exercise]
+    write_gradescope(name, key, path, terms.folder, terms.visibility)
+    return f"gradescope {path} (holds the secret: for Gradescope only)"
 
 
 def enter(key: Key, name: str, plan: dict[str, Any], terms: Terms) -> None:
@@ -538,20 +543,6 @@ def draw_variants(id: str, key: Key) -> list[str]:
     return random.Random(key.seed("variants", id)).choice(choices)
 
 
-def fields_of(
-    one: Declared, assessed: Iterable[str], variants: Iterable[str]
-) -> dict[str, Any]:
-    """What the key keeps of an exercise."""
-    return {
-        "id": one.id,
-        "function": one.function,
-        "points": one.points,
-        "kind": "assessed" if one.id in assessed else "practice",
-        "variants": sorted(variants),
-        "stub": one.stub,
-    }
-
-
 # -- a step of the student's own file ----------------------------------------
 def step_name(chapter: int) -> str:
     """What the assignment of a chapter's step is called."""
@@ -576,8 +567,7 @@ def make_step(chapter: int, key: Key, terms: Terms) -> Iterator[str]:
         path = write(made, out / who / f"{name}.ipynb")
         yield f"{who:10} {path}"
     if "gradescope" in terms.formats:
-        path = zipped(name, key, out / f"gradescope-{name}.zip", terms)
-        yield f"gradescope {path} (holds the secret: for Gradescope only)"
+        yield zipped(name, key, out / f"gradescope-{name}.zip", terms)
     yield f"           {points:g} points, in equal parts for:"
     for contract in counted:
         yield f"           {steps.title(contract)}"
@@ -629,7 +619,10 @@ def make_debug(
         for fields in known["exercises"]
         if not pages
     }
-    ids = list(functions) or every_exercise()
+    everything = (
+        f"{c}/{n}" for c in core.chapters() for n in core.exercises(c)
+    )
+    ids = list(functions) or list(everything)
     before = key.assignments.get(DEBUG, {}).get("students", {})
     pool, without = programs(ids, key)
     if not pool:
@@ -642,7 +635,13 @@ def make_debug(
     given = distribute([one.id for one in class_], hard, key, known)
     entries = {
         (id := one.id): before.get(id)
-        or one.entry() | entry(given[id], function_of(given[id], functions))
+        or one.entry()
+        | entry(
+            given[id],
+            functions.get(
+                given[id].id, core.find(given[id].id).reference.__name__
+            ),
+        )
         for one in class_
     }
     enter(key, DEBUG, {"page": DEBUG, "exercises": []}, terms)
@@ -661,19 +660,7 @@ def make_debug(
         "of the cases"
     )
     if "gradescope" in terms.formats:
-        path = zipped(DEBUG, key, out / "gradescope-debug.zip", terms)
-        yield f"gradescope {path} (holds the secret: for Gradescope only)"
-
-
-def every_exercise() -> list[str]:
-    """The ids of the catalogue."""
-    return [f"{c}/{n}" for c in core.chapters() for n in core.exercises(c)]
-
-
-def function_of(program: Program, functions: Mapping[str, str]) -> str:
-    """What a student's function is called."""
-    reference = core.find(program.id).reference
-    return functions.get(program.id, reference.__name__)
+        yield zipped(DEBUG, key, out / "gradescope-debug.zip", terms)
 
 
 def debug_notebook(

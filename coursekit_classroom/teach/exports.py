@@ -23,7 +23,6 @@ from coursekit_classroom.teach.handout import (
     Item,
     Writer,
     asked,
-    kept_metadata,
     visible,
     write,
     write_start,
@@ -79,9 +78,8 @@ def write_nbgrader(handout: Handout, key: Key, folder: Path) -> Path:
         for cell in item.cells:
             if cell.exercise in items:
                 own = items[cell.exercise]
-                known = kept_metadata(cell)
-                known["nbgrader"] = marks(own, "answer", solution=True)
-                to.code(answer(own, "### "), **known)
+                said = marks(own, "answer", solution=True)
+                to.code(answer(own, "### "), **cell.metadata, nbgrader=said)
             else:
                 to.cell(cell, visible(cell, item))
         if not item.exercise.local:
@@ -250,7 +248,7 @@ def write_otter(handout: Handout, key: Key, folder: Path) -> Path:
         to.text(asked(item))
         for cell in item.cells:
             if cell.exercise in items:
-                question(to, items[cell.exercise], kept_metadata(cell), key)
+                question(to, items[cell.exercise], cell.metadata, key)
             else:
                 to.cell(cell, visible(cell, item))
     return write(to.notebook(), folder / name / f"{name}.ipynb")

@@ -51,6 +51,7 @@ Hand in this file."""
 SETUP = "What the exercises need. Run it first."
 
 
+KEPT = ("points", "kind", "minutes", "objective")  # of a stub's metadata
 SPAN = re.compile(r"`([^`\n]+)`")
 NAMED = re.compile(r"^\w+$|\b\w+(?=\()")
 GAPS = re.compile(r"\n{4,}")
@@ -126,6 +127,7 @@ def read_handout(
     instructor: bool = False,
     only: Collection[str] = (),
     points: Mapping[str, float] | None = None,
+    assess: Collection[str] = (),
 ) -> Handout:
     """Read the exercises of a page.
 
@@ -138,6 +140,8 @@ def read_handout(
             ``% begin instructor`` and ``% end instructor``.
         only: ids of the exercises to take; all if there are none.
         points: what an exercise is worth, by id, where the page says other.
+        assess: ids of exercises that are assessed, besides those that the
+            page says are; or ``all``.
 
     Raises:
         NotebookError, SourceError: if the page cannot be read.
@@ -155,7 +159,14 @@ def read_handout(
         )
         cells = myst_cells(text, path.name)
         refuse_answers(cells, path)
-        said = {d.id: d for d in declared_in(cells, page.stem)}
+        said = {
+            one.id: replace(
+                one,
+                points=(points or {}).get(one.id, one.points),
+                kind="assessed" if {one.id, "all"} & set(assess) else one.kind,
+            )
+            for one in declared_in(cells, page.stem)
+        }
         talk = converter(path, cells)
         titles.append(talk.pages.titles.get(talk.name, page.stem))
         found |= read_items(cells, said, talk, drawn, instructor)
@@ -165,7 +176,7 @@ def read_handout(
             f"an assignment has exercises: got {page}, where no stub cell "
             "has `exercise` in its metadata."
         )
-    items = chosen(list(found.values()), only, points or {})
+    items = chosen(list(found.values()), only)
     for item in items:
         core.find(item.declared.id)
     return Handout(page.stem, titles[0], items, setup_of(items, programs))
@@ -219,10 +230,8 @@ def is_stub(source: str) -> bool:
     )
 
 
-def chosen(
-    items: Sequence[Item], only: Collection[str], points: Mapping[str, float]
-) -> list[Item]:
-    """Some of a page's exercises, for other points, their stubs included.
+def chosen(items: Sequence[Item], only: Collection[str]) -> list[Item]:
+    """Some of a page's exercises, or all.
 
     Raises:
         ValueError: if of two that share one text only one is chosen.
@@ -234,46 +243,7 @@ def chosen(
                 f"{id} and {other} have one text: got one of them in --only. "
                 "Name both, or neither."
             )
-    return [
-        worth(item, points)
-        for item in items
-        if not only or item.declared.id in only
-    ]
-
-
-def worth(item: Item, points: Mapping[str, float]) -> Item:
-    """The same exercise for other points."""
-    cells = [
-        replace(
-            cell, metadata={**cell.metadata, "points": points[cell.exercise]}
-        )
-        if cell.exercise in points
-        else cell
-        for cell in item.cells
-    ]
-    own = points.get(item.declared.id, item.declared.points)
-    return replace(
-        item, declared=replace(item.declared, points=own), cells=cells
-    )
-
-
-def assessed_as(
-    items: Iterable[Item], assessed: Collection[str]
-) -> list[Item]:
-    """The same exercises, those that are assessed declared so."""
-    more = {"kind": "assessed"}
-    return [
-        replace(
-            item,
-            cells=[
-                replace(cell, metadata={**cell.metadata, **more})
-                if cell.exercise in assessed
-                else cell
-                for cell in item.cells
-            ],
-        )
-        for item in items
-    ]
+    return [i for i in items if not only or i.declared.id in only]
 
 
 def read_text(path: Path) -> str:
@@ -347,12 +317,15 @@ def read_items(
         stubs = [c.exercise for c in part.cells if c.exercise in said]
         if not stubs:
             continue
-        given = [
-            cell
-            if cell.kind == "code"
-            else Cell("markdown", page.convert(cell.source))
-            for cell in part.cells
-        ]
+        given = list[Cell]()
+        for cell in part.cells:
+            source, metadata = cell.source, {}
+            if cell.kind == "markdown":
+                source = page.convert(source)
+            elif one := said.get(cell.exercise):
+                metadata = {n: getattr(one, n) for n in KEPT}
+                metadata["exercise"] = one.id
+            given.append(Cell(cell.kind, source, metadata))
         for id in stubs:
             found[id] = Item(
                 said[id],
@@ -465,7 +438,7 @@ class Writer:
         if cell.kind == "markdown":
             self.text(source)
         else:
-            self.code(source, **kept_metadata(cell))
+            self.code(source, **cell.metadata)
 
     def _add(self, cell: Any) -> None:
         cell.id = f"cell-{len(self.cells)}"
@@ -551,14 +524,6 @@ def visible(cell: Cell, item: Item) -> str:
         more = f", variants={sorted(item.variants)}".encode()
         lines[at] = (line[:end] + more + line[end:]).decode()
     return "\n".join(lines)
-
-
-def kept_metadata(cell: Cell) -> dict[str, Any]:
-    """What the grader, and nobody else, wants to know of a cell."""
-    known = ("exercise", "points", "kind", "minutes", "objective")
-    return {
-        name: cell.metadata[name] for name in known if name in cell.metadata
-    }
 
 
 def instructor_notebook(handout: Handout, key_id: str) -> Any:

@@ -56,8 +56,8 @@ def in_markdown(kind: str, shown: Any) -> str:
             return f"{before}{named}{'' if followed else f' (`{address}`)'}."
         case "table", (head, *rows):
             lines = [" | ".join(map(plain, line)) for line in (head, *rows)]
-            lines.insert(1, "|".join(["---"] * len(head)))
-            return "\n".join(f"| {line} |" for line in lines)
+            lines = [f"| {line} |" for line in lines]
+            return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
         case "picture", (_, name, said):
             return f"![{plain(said)}]({name})"
         case "code", _:

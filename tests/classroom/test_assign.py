@@ -288,7 +288,7 @@ def test_what_the_book_answers_is_said_with_its_points(tmp_path, capsys):
     assert (
         "assessed 6 of 27 points, by a variant: attention/attend (true_hides) "
         "public 21 of 27 points, earned by the book's own solutions: "
-        f"{others} key"
+        f"{others} secret"
     ) in said
 
 

@@ -862,9 +862,9 @@ def test_names_that_look_alike_are_graded_apart(tmp_path, in_process, capsys):
 def test_a_long_message_is_cut_before_it_is_kept(tmp_path):
     """A megabyte for each answer would fill the disk of a large class."""
     head = "def attend_yourself(q, k, v, mask=None):\n"
-    long = head + "    return {'k' * 10**6: 1}\n"
+    long = head + "    raise ValueError('k' * 10**6)\n"
     found, by = finished(tmp_path, [entry("eve", long)])
-    assert by["eve", ATTEND]["status"] == "wrong"
+    assert by["eve", ATTEND]["status"] == "error"
     assert found.files.progress.stat().st_size < 50_000
     page = (tmp_path / "feedback" / "eve.md").read_text("utf8")
     assert "k" * 3000 in page
