@@ -809,7 +809,8 @@ def test_each_student_gets_a_notebook(debug):
         got = read_submission([path], [first, second])
         assert {a.problem for a in got.answers.values()} == {""}
         space = {}
-        for source in (*got.helpers, got.answers[first.id].source):
+        answer = got.answers[first.id]
+        for source in (*answer.helpers, answer.source):
             exec(source, space)
         assert callable(space[first.function])
         sources.add((one["exercise"], one["stub"], *one["variants"]))
