@@ -9,7 +9,7 @@ import inspect
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -153,6 +153,22 @@ class Task:
         random.Random(derived(self.secret, "cases")).shuffle(cases)
         return cases
 
+    def outcomes(self, bugs: Switches = NONE) -> list[Outcome]:
+        """What a program with some mistakes comes to on the hidden cases."""
+        return [
+            core.expected(self.exercise, case, self.call_seed, self.on | bugs)
+            for case in self.cases
+        ]
+
+    def problems(self, outcomes: Sequence[Outcome]) -> list[str | None]:
+        """What is wrong with each outcome on the hidden cases."""
+        return [
+            verdict(self.exercise, case, got, right)
+            for case, got, right in zip(
+                self.cases, outcomes, self.outcomes(), strict=True
+            )
+        ]
+
     def examine(
         self, answer: Answer, cells: tuple[str, ...], session: "Session"
     ) -> tuple[Result, "Tried | None"]:
@@ -170,20 +186,9 @@ class Task:
 
     def plain(self) -> dict[str, Any]:
         """What decides about the marks, as JSON has it."""
-        return {
-            "id": self.id,
-            "function": self.function,
-            "points": self.points,
-            "seed": self.seed,
-            "secret": self.secret,
-            "on": sorted(self.on),
-            "stub": self.stub,
-            "mutant": sorted(self.mutant),
-            "tells": self.tells,
-            "questions": self.questions,
-            "mark": self.mark,
-            "setup": self.setup,
-        }
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        del found["exercise"]  # its code is hashed
+        return found | {"on": sorted(self.on), "mutant": sorted(self.mutant)}
 
 
 def prove(task: Task) -> None:
@@ -193,8 +198,8 @@ def prove(task: Task) -> None:
         ValueError: if the exercise cannot be graded in a sandbox.
     """
     exercise, problem = task.exercise, task.exercise.local
+    task.outcomes()
     for case in task.cases:
-        core.expected(exercise, case, task.call_seed, task.on)
         bound = core.bind(exercise, case)
         try:
             wire.pack((bound.args, bound.kwargs), [])
@@ -343,8 +348,9 @@ def examined(
             session.begin()
             row, tried = result(task, submission, session)
             questions = list[Question]()
-            if tried is not None and task.questions and not task.tells:
-                questions = ask(task, submission.answers[task.id], tried)
+            if task.questions and tried is not None and tried.outcomes:
+                source = submission.answers[task.id].source
+                questions = viva.questions(task, source, tried.outcomes)
             yield {"result": row, "questions": questions}
     finally:
         session.close()
@@ -537,28 +543,17 @@ def absent(
     return f"{function} is no function."
 
 
-def promised(task: Task) -> bool:
-    """Whether the right function returns anything."""
-    return any(
-        core.expected(task.exercise, case, task.call_seed, task.on).value
-        is not None
-        for case in task.cases
-    )
-
-
 def assess(task: Task, cases: Sequence[Case], tried: Tried) -> Result:
     """Marks and a diagnosis for what a function came to."""
     exercise, outcomes = task.exercise, tried.outcomes
     # The function itself is elsewhere: another one stands in for it.
     stands = blank if tried.bare else assess
     hints = {unwritten(stands, got) for got in outcomes}
-    if None not in hints and promised(task):
+    promised = any(right.value is not None for right in task.outcomes())
+    if None not in hints and promised:
         text = " ".join(sorted(h for h in hints if h))
         return nothing(task, "not attempted", text)
-    problems = [
-        problem(task, case, got)
-        for case, got in zip(cases, outcomes, strict=True)
-    ]
+    problems = task.problems(outcomes)
     right = [text is None for text in problems]
     references = References(exercise, cases, task.call_seed)
     report = examine(task.id, references, cases, outcomes, task.on)
@@ -599,24 +594,17 @@ def credited(task: Task, found: Result, right: Sequence[bool]) -> Result:
 
 def is_blind(task: Task, right: Sequence[bool]) -> bool:
     """Whether an answer that needs no look is right wherever this one is."""
-    exercise, seed = task.exercise, task.call_seed
-    met = [
-        (case, core.expected(exercise, case, seed, task.on))
-        for case, ok in zip(task.cases, right, strict=True)
-        if ok
-    ]
+    calls = [core.bind(task.exercise, case) for case in task.cases]
     return any(
         all(
-            verdict(
-                exercise,
-                case,
-                call(answer, core.bind(exercise, case), seed),
-                wanted,
+            problem is None or not ok
+            for problem, ok in zip(
+                task.problems([call(f, c, task.call_seed) for c in calls]),
+                right,
+                strict=True,
             )
-            is None
-            for case, wanted in met
         )
-        for answer in BLIND
+        for f in BLIND
     )
 
 
@@ -638,34 +626,18 @@ def share_of(task: Task, right: Sequence[bool]) -> Fraction:
 
 def yes_or_no(task: Task) -> list[bool]:
     """The right answers, if they are True and False; else nothing."""
-    values = [
-        core.expected(task.exercise, case, task.call_seed, task.on).value
-        for case in task.cases
-    ]
+    values = [outcome.value for outcome in task.outcomes()]
     plain = all(isinstance(value, bool) for value in values)
     return values if plain and len(set(values)) == 2 else []
 
 
 def right_given(task: Task) -> list[bool]:
     """Whether the given program is right, case by case."""
-    on = task.on | task.mutant
-    return [
-        problem(
-            task, case, core.expected(task.exercise, case, task.call_seed, on)
-        )
-        is None
-        for case in task.cases
-    ]
+    return [p is None for p in task.problems(task.outcomes(task.mutant))]
 
 
 def blank() -> None:
     """Stands for a stub that nobody has filled."""
-
-
-def problem(task: Task, case: Case, got: Outcome) -> str | None:
-    """What is wrong with an outcome."""
-    right = core.expected(task.exercise, case, task.call_seed, task.on)
-    return verdict(task.exercise, case, got, right)
 
 
 def reported(
@@ -802,21 +774,19 @@ def worse(task: Task) -> list[Switches]:
     None of them raises on the hidden cases, and where the given one is wrong
     they are wrong, too: the other mistake hides nothing.
     """
-    found = []
-    cases, given = task.cases, right_given(task)
+    found, given = [], right_given(task)
     for name in sorted(set(task.exercise.bugs) - task.mutant):
         on = task.mutant | {name}
         if any(task.exercise.bugs[b].alone for b in on) or not go_together(
             task.exercise, *sorted(on)
         ):
             continue
-        outcomes = [
-            core.expected(task.exercise, case, task.call_seed, task.on | on)
-            for case in cases
-        ]
+        outcomes = task.outcomes(on)
         if all(
-            outcome.error is None and (ok or problem(task, case, outcome))
-            for case, outcome, ok in zip(cases, outcomes, given, strict=True)
+            outcome.error is None and (ok or problem)
+            for outcome, problem, ok in zip(
+                outcomes, task.problems(outcomes), given, strict=True
+            )
         ):
             found.append(on)
     random.Random(derived(task.secret, "worse")).shuffle(found)
@@ -842,30 +812,3 @@ def truth(outcome: Outcome) -> bool | None:
     if isinstance(value, torch.Tensor) and value.numel() == 1:
         value = value.item()
     return value if isinstance(value, bool) else None
-
-
-# -- questions ---------------------------------------------------------------
-def ask(task: Task, answer: Answer, tried: Tried) -> list[Question]:
-    """Questions about an answer, for the instructor."""
-    if len(tried.outcomes) != len(task.cases):
-        return []
-    subject = viva.Subject(
-        task.exercise,
-        answer.source,
-        task.cases,
-        tried.outcomes,
-        task.call_seed,
-        task.on,
-        task.stub if task.mutant else "",
-        task.mutant,
-    )
-    with_seed = derived(task.secret, "questions") ^ hash_of(answer.source)
-    try:
-        return viva.questions(subject, with_seed)
-    except Exception:  # questions about odd code cost nobody their row
-        return []
-
-
-def hash_of(text: str) -> int:
-    """A number for a text, the same in every process."""
-    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)

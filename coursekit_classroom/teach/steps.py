@@ -146,11 +146,6 @@ class StepTask(Task):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, exercise=NO_EXERCISE)
 
-    def plain(self) -> dict[str, Any]:
-        """All settings that decide about the marks, for JSON."""
-        more = {"chapter": self.chapter, "counted": self.counted}
-        return super().plain() | more
-
     def examine(
         self, answer: Answer, cells: tuple[str, ...], session: Session
     ) -> tuple[Result, Tried | None]:

@@ -6,78 +6,67 @@ A student who wrote the code, or understood it, answers in a minute.
 
 import ast
 import difflib
+import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from inspect import BoundArguments
+from typing import TYPE_CHECKING
 
 from coursekit_classroom.check import core
 from coursekit_classroom.check.call import Outcome
-from coursekit_classroom.check.checker import verdict
 from coursekit_classroom.check.compare import describe
-from coursekit_classroom.check.core import NONE, Case, Exercise, Switches
 from coursekit_classroom.check.diagnose import same, trace
 from coursekit_classroom.check.report import says
+from coursekit_classroom.teach.key import derived
 from coursekit_classroom.teach.records import Question
+
+if TYPE_CHECKING:  # it imports this
+    from coursekit_classroom.teach.judge import Task
 
 N_QUESTIONS = 3
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What was handed in for one exercise, and what it was asked for."""
+def questions(
+    task: "Task", source: str, outcomes: Sequence[Outcome]
+) -> list[Question]:
+    """Questions about an answer, the same for the same answer and task.
 
-    exercise: Exercise
-    source: str
-    """The cell."""
-
-    cases: Sequence[Case]
-    outcomes: Sequence[Outcome]
-    """What the function came to on the cases."""
-
-    seed: int
-    """Of the random numbers that the function was given."""
-
-    on: Switches = NONE
-    """The variant that was asked for."""
-
-    given: str = ""
-    """The program that was to be fixed."""
-
-    mutant: Switches = NONE
-    """The mistakes that were in it."""
+    Args:
+        task: what was asked.
+        source: the answer's cell.
+        outcomes: what the function came to on the cases.
+    """
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    rng = random.Random(derived(task.secret, f"questions {digest}"))
+    found = list[Question]()
+    with suppress(Exception):  # odd code is no reason to have none
+        if task.mutant:
+            found.append(about_fixing(task, source, outcomes))
+    with suppress(Exception):
+        found += about_a_line(source, rng)
+    with suppress(Exception):
+        found.append(about_a_case(task, outcomes, rng))
+    return [*found, about_testing(task)][:N_QUESTIONS]
 
 
-def questions(subject: Subject, seed: int) -> list[Question]:
-    """Three questions, the same for the same submission and seed."""
-    rng = random.Random(seed)
-    found: list[Question | None] = []
-    for maker in (about_fixing, about_a_line, about_a_case, about_testing):
-        with suppress(Exception):  # odd code is no reason to have none
-            found.append(maker(subject, rng))
-    return [question for question in found if question][:N_QUESTIONS]
-
-
-def about_fixing(subject: Subject, rng: random.Random) -> Question | None:
+def about_fixing(
+    task: "Task", source: str, outcomes: Sequence[Outcome]
+) -> Question:
     """What was changed in a given program, and which input shows it."""
-    if not subject.given:
-        return None
-    before, after = tidy(subject.given), tidy(subject.source)
+    before, after = tidy(task.stub), tidy(source)
     changes = [
         line
         for line in difflib.ndiff(before, after)
         if line.startswith(("- ", "+ "))
     ]
-    exercise, telling = subject.exercise, list[str]()
-    on = subject.on | subject.mutant
-    pairs = zip(subject.cases, subject.outcomes, strict=True)
-    for number, (case, got) in enumerate(pairs, 1):
-        was = core.expected(exercise, case, subject.seed, on)
+    exercise, telling = task.exercise, list[str]()
+    each = zip(task.cases, task.outcomes(task.mutant), outcomes, strict=True)
+    for number, (case, was, got) in enumerate(each, 1):
         if not same(exercise, *(trace(exercise, case, o) for o in (was, got))):
             telling.append(case.name or f"case {number}")
-    known = core.mistakes(exercise, subject.on)
-    bugs = [known[name] for name in sorted(subject.mutant)]
+    known = core.mistakes(exercise, task.on)
+    bugs = [known[name] for name in sorted(task.mutant)]
     lines = [
         f"The given program's mistake: {says(bugs)}.",
         *(["Changed:", *changes[:20]] if changes else ["Nothing changed."]),
@@ -98,32 +87,29 @@ def tidy(source: str) -> list[str]:
         return source.splitlines()
 
 
-def about_a_line(subject: Subject, rng: random.Random) -> Question | None:
+def about_a_line(source: str, rng: random.Random) -> Iterator[Question]:
     """What one line is for."""
     lines = [
         (number, line.strip())
-        for number, line in enumerate(subject.source.splitlines(), 1)
+        for number, line in enumerate(source.splitlines(), 1)
         if len(line.strip()) > 8 and not line.strip().startswith(("#", "def"))
     ]
-    if not lines:
-        return None
-    number, line = rng.choice(lines)
-    return Question(
-        f"What does line {number} of your cell do, and what would go wrong "
-        f"without it? `{line}`",
-        "Not measured. They should name its shapes or values, and one input "
-        "that needs the line.",
-    )
+    for number, line in rng.sample(lines, min(1, len(lines))):
+        yield Question(
+            f"What does line {number} of your cell do, and what would go "
+            f"wrong without it? `{line}`",
+            "Not measured. They should name its shapes or values, and one "
+            "input that needs the line.",
+        )
 
 
-def about_a_case(subject: Subject, rng: random.Random) -> Question:
+def about_a_case(
+    task: "Task", outcomes: Sequence[Outcome], rng: random.Random
+) -> Question:
     """Why a case came out as it did."""
-    number = rng.randrange(len(subject.cases))
-    case = subject.cases[number]
-    right = core.expected(subject.exercise, case, subject.seed, subject.on)
-    got = subject.outcomes[number]
-    problem = verdict(subject.exercise, case, got, right)
-    called = in_words(core.bind(subject.exercise, case)) or "no argument"
+    number = rng.randrange(len(outcomes))
+    case, problem = task.cases[number], task.problems(outcomes)[number]
+    called = in_words(core.bind(task.exercise, case)) or "no argument"
     return Question(
         f"Your function is called with {called} ({case.name or 'case 1'}). "
         "Is what it returns right? How do you know?",
@@ -139,9 +125,9 @@ def in_words(bound: BoundArguments) -> str:
     )
 
 
-def about_testing(subject: Subject, rng: random.Random) -> Question:
+def about_testing(task: "Task") -> Question:
     """How they would convince somebody."""
-    names = "; ".join(case.name for case in subject.cases if case.name)
+    names = "; ".join(case.name for case in task.cases if case.name)
     return Question(
         "Which input would you try first to convince somebody that your "
         "function is right, and what must come out?",

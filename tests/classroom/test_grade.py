@@ -1633,13 +1633,12 @@ def test_a_stranger_to_the_roster_gets_a_row_too(tmp_path):
 def asked(source, seed=0):
     """Questions to an answer."""
     exercise = core.find(ATTEND)
-    cases = core.draw(exercise, 7)
+    task = Task(ATTEND, "attend_yourself", 6.0, exercise, 7, seed)
     room = Here()
     room.run([corpus.IMPORTS, source])
-    calls = [core.bind(exercise, case) for case in cases]
+    calls = [core.bind(exercise, case) for case in task.cases]
     outcomes = [room.call("attend_yourself", c, 7) for c in calls]
-    subject = viva.Subject(exercise, source, cases, outcomes, 7)
-    return viva.questions(subject, seed)
+    return viva.questions(task, source, outcomes)
 
 
 def test_three_questions_the_same_for_the_same_answer_and_key():
