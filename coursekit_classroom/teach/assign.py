@@ -25,7 +25,6 @@ from coursekit_classroom.teach.exports import (
     write_nbgrader,
     write_otter,
 )
-from coursekit_classroom.teach.grade import overlay
 from coursekit_classroom.teach.handout import (
     Handout,
     Writer,
@@ -36,6 +35,7 @@ from coursekit_classroom.teach.handout import (
     write,
 )
 from coursekit_classroom.teach.key import SECRET_FILE, Key
+from coursekit_classroom.teach.plan import overlay
 from coursekit_classroom.teach.programs import (
     distribute,
     entered,

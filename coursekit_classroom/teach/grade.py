@@ -9,19 +9,11 @@ asked, a process of :mod:`.worker` reads it (:mod:`.read`), runs it in a
 """
 
 import argparse
-import hashlib
-import importlib
-import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
 from coursekit.progress import Bar
-from coursekit_classroom.check import core
 from coursekit_classroom.teach.collect import (
     Collected,
     collect,
@@ -31,13 +23,13 @@ from coursekit_classroom.teach.collect import (
 from coursekit_classroom.teach.judge import prove
 from coursekit_classroom.teach.key import SECRET_FILE, Key
 from coursekit_classroom.teach.overrides import (
-    extension,
-    overridden,
+    decided,
     read_overrides,
 )
-from coursekit_classroom.teach.plan import Plan, elsewhere, plan
-from coursekit_classroom.teach.read import hash_of
-from coursekit_classroom.teach.records import Graded, Result
+from coursekit_classroom.teach.plan import Plan, elsewhere, overlay, plan
+from coursekit_classroom.teach.read import hash_of, is_plain
+from coursekit_classroom.teach.records import Graded
+from coursekit_classroom.teach.resume import code_hash, stamp, version
 from coursekit_classroom.teach.sandbox import Isolation, Limits, best
 from coursekit_classroom.teach.worker import Worker
 from coursekit_classroom.teach.write import (
@@ -45,12 +37,6 @@ from coursekit_classroom.teach.write import (
     last_words,
     out_of_cell,
     write_all,
-)
-
-LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # a file may say more
-STRANGER = (
-    "Nobody of this name is on the roster, so there is no program that was "
-    "given out to fix. Is the file's name the id?"
 )
 
 
@@ -164,27 +150,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-@contextmanager
-def overlay(folder: str | None) -> Iterator[None]:
-    """Have the exercises of a folder for a while."""
-    if folder is None:
-        yield
-        return
-    path = Path(folder).resolve()
-    if not path.is_dir():
-        raise ValueError(
-            f"an overlay is a folder with modules of exercises: got {folder}."
-        )
-    known = path in core.OVERLAYS
-    if not known:
-        core.OVERLAYS.append(path)
-    try:
-        yield
-    finally:
-        if not known:
-            core.OVERLAYS.remove(path)
-
-
 # -- the class ---------------------------------------------------------------
 class Batch:
     """All students of an assignment."""
@@ -218,8 +183,7 @@ class Batch:
         self.elsewhere = elsewhere(plan.mark, students, self.tasks)
         for task in {repr(task.plain()): task for task in every}.values():
             prove(task)
-        self.version = version()
-        self.code = code_hash()
+        self.version, self.code = version(), code_hash()
 
     def grade(self, fresh: bool = False) -> tuple[list[Graded], bool]:
         """Grade everybody who is not graded yet.
@@ -228,110 +192,35 @@ class Batch:
             who is graded, and whether that is everybody: an interrupt from
             the keyboard ends it early.
         """
+        progress, worker, done = self.files.progress, self.worker, []
+        progress.path.parent.mkdir(parents=True, exist_ok=True)
         if fresh:
-            self.files.forget()
-        known, done = self.files.graded(), list[Graded]()
-        self.files.progress.parent.mkdir(parents=True, exist_ok=True)
+            progress.forget()
+        known = progress.graded()
+        same = [self.plan.key.id, self.version, self.code]
+        same += [str(worker.isolation), repr(worker.limits)]
         students = self.collected.students.items()
         try:
-            with self.worker, Bar(students, unit="student", disable=None) as b:
-                for student, paths in b:
-                    stamp, sha256 = self.stamp(student, paths)
-                    found = known.get(stamp)
+            with worker, Bar(students, unit="student", disable=None) as bar:
+                for student, paths in bar:
+                    tasks = self.tasks[student]
+                    sha256 = hash_of([p for p in paths if is_plain(p)])
+                    mark = stamp(student, paths, sha256, tasks, same)
+                    found = known.get(mark)
                     if found is None:
-                        found = self.examine(student, paths, sha256)
+                        found = worker.grade(student, paths, tasks, sha256)
                         plain = found.plain()
-                        self.files.note({"stamp": stamp, "graded": plain})
-                    found = self.dated(found, paths)
-                    done.append(overridden(self.overrides, found))
+                        progress.note({"stamp": mark, "graded": plain})
+                    rows = [*found.results, *self.plan.stranger(student)]
+                    done.append(
+                        decided(
+                            replace(found, results=rows),
+                            paths,
+                            self.plan.deadline,
+                            self.collected.late,
+                            self.overrides,
+                        )
+                    )
         except KeyboardInterrupt:
             return done, False
         return done, True
-
-    def examine(
-        self, student: str, paths: Sequence[Path], sha256: str
-    ) -> Graded:
-        """Grade one student."""
-        tasks = self.tasks[student]
-        found = self.worker.grade(student, paths, tasks, sha256)
-        points = self.plan.debug_points
-        if not points or student in self.plan.class_:
-            return found
-        row = Result(
-            "debug",
-            "",
-            float(points),
-            "not attempted",
-            message=STRANGER,
-            isolation=str(self.worker.isolation),
-        )
-        return replace(found, results=[*found.results, row])
-
-    def stamp(self, student: str, paths: Sequence[Path]) -> tuple[str, str]:
-        """What the marks of a student depend on, and the notebooks' hash."""
-        plain = [p for p in paths if p.is_file() and not p.is_symlink()]
-        sha256 = hash_of(plain)
-        depends = [
-            *(student, [p.name for p in paths], sha256),
-            *(self.plan.key.id, self.version, self.code),
-            *(str(self.worker.isolation), repr(self.worker.limits)),
-            [task.plain() for task in self.tasks[student]],
-        ]
-        text = json.dumps(depends, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest(), sha256
-
-    def dated(self, student: Graded, paths: Sequence[Path]) -> Graded:
-        """The same with what being late has cost, exercise by exercise.
-
-        The date is that of the file which the answer was taken from.
-        """
-        if self.plan.deadline is None:
-            return student
-        days = {p.name: self.days_late(p) for p in paths if p.is_file()}
-        results = list[Result]()
-        for r in student.results:
-            n = days.get(r.notebook, 0)
-            n -= extension(self.overrides, student.student, r.exercise)
-            if n > 0:
-                off = self.plan.deadline.penalty(n)
-                r = replace(r, days_late=n, penalty=off)
-            results.append(r)
-        return replace(student, results=results)
-
-    def days_late(self, path: Path) -> int:
-        """How late a file was handed in.
-
-        Where an LMS marks what is late, it knows whether, and the file's
-        time tells how much.
-        """
-        assert self.plan.deadline is not None
-        time = min(max(path.stat().st_mtime, 0.0), LATEST)
-        days = self.plan.deadline.days_late(datetime.fromtimestamp(time, UTC))
-        marked = self.collected.late.get(path)
-        if marked is None:
-            return days
-        return max(days, 1) if marked else 0
-
-
-def version() -> str:
-    """The version of the installed package."""
-    try:
-        return metadata.version("executable-transformer")
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def code_hash() -> str:
-    """Of all that decides about marks: exercises, grading, overlays."""
-    digest = hashlib.sha256()
-    folders = [*core.OVERLAYS]
-    for name in (
-        *("check", "catalogue", "notebooks", "teach"),
-        *("yourfile", "yourfile.contracts"),
-    ):
-        module = importlib.import_module(f"coursekit_classroom.{name}")
-        folders += map(Path, module.__path__)
-    for folder in folders:
-        for path in sorted(folder.glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()

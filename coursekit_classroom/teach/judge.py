@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -134,7 +135,7 @@ class Task:
     setup: tuple[str, ...] = ()
     """Cells that were given out, for notebooks in which they are deleted."""
 
-    @property
+    @cached_property
     def call_seed(self) -> int:
         """Of the random numbers that functions get.
 
@@ -142,7 +143,7 @@ class Task:
         """
         return derived(self.secret, "calls")
 
-    @property
+    @cached_property
     def cases(self) -> Sequence[Case]:
         """The hidden ones, in an order that only the key knows.
 
@@ -178,7 +179,8 @@ class Task:
 
     def __getstate__(self) -> dict[str, Any]:
         """As it travels to a worker: the exercise by its id."""
-        return {**self.__dict__, "exercise": core.id_of(self.exercise)}
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        return state | {"exercise": core.id_of(self.exercise)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         exercise = core.find(state["exercise"])

@@ -7,11 +7,14 @@ A line without an exercise is about all of them.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+from coursekit_classroom.teach.deadline import Deadline
 from coursekit_classroom.teach.records import Graded, Result
 from coursekit_classroom.teach.tables import number_in, read_table
 
+LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # a file may say more
 COLUMNS = ("student", "exercise", "points", "comment", "extension")
 
 
@@ -98,25 +101,55 @@ def override_of(
     return Override(points, row.get("comment", ""), int(days))
 
 
-def extension(overrides: Overrides, student: str, exercise: str) -> int:
-    """How many days later something is due."""
-    both = ((student, ""), (student, exercise))
-    return max(overrides[k].extension if k in overrides else 0 for k in both)
+def decided(
+    student: Graded,
+    paths: Sequence[Path],
+    deadline: Deadline | None,
+    marked: Mapping[Path, bool],
+    overrides: Overrides,
+) -> Graded:
+    """The same student with what lateness costs and the instructor decides.
 
+    The date of an answer is that of the file which it was taken from.
 
-def overridden(overrides: Overrides, student: Graded) -> Graded:
-    """The same student with the instructor's points and comments."""
-
-    def one(result: Result) -> Result:
-        both = ((student.student, ""), (student.student, result.exercise))
-        said: Sequence[Override] = [
-            overrides[key] for key in both if key in overrides
-        ]
+    Args:
+        student: what grading found.
+        paths: their files.
+        deadline: if there is one.
+        marked: whether the LMS has marked a file as late, where it would.
+        overrides: the instructor's table.
+    """
+    days = {
+        path.name: days_late(path, deadline, marked.get(path))
+        for path in paths
+        if deadline and path.is_file()
+    }
+    results = list[Result]()
+    for r in student.results:
+        both = ((student.student, ""), (student.student, r.exercise))
+        said = [overrides[key] for key in both if key in overrides]
+        late = days.get(r.notebook, 0)
+        late -= max((o.extension for o in said), default=0)
+        if deadline and late > 0:
+            off = deadline.penalty(late)
+            r = replace(r, days_late=late, penalty=off)
         points = [o.points for o in said if o.points is not None]
-        return replace(
-            result,
-            by_hand=points[0] if points else None,
-            comment=" ".join(o.comment for o in said if o.comment),
-        )
+        comment = " ".join(o.comment for o in said if o.comment)
+        by_hand = points[0] if points else None
+        results.append(replace(r, by_hand=by_hand, comment=comment))
+    return replace(student, results=results)
 
-    return replace(student, results=[one(r) for r in student.results])
+
+def days_late(
+    path: Path, deadline: Deadline, marked: bool | None = None
+) -> int:
+    """How late a file was handed in.
+
+    Where an LMS marks what is late, it knows whether, and the file's time
+    tells how much.
+    """
+    time = min(max(path.stat().st_mtime, 0.0), LATEST)
+    days = deadline.days_late(datetime.fromtimestamp(time, UTC))
+    if marked is None:
+        return days
+    return max(days, 1) if marked else 0

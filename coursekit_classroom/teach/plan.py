@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,14 @@ from coursekit_classroom.teach.deadline import Deadline
 from coursekit_classroom.teach.judge import Task
 from coursekit_classroom.teach.key import Key
 from coursekit_classroom.teach.programs import to_fix
-from coursekit_classroom.teach.read import differ, too_many
+from coursekit_classroom.teach.read import differ, is_plain, too_many
+from coursekit_classroom.teach.records import Result
 from coursekit_classroom.teach.roster import read_roster
 
+STRANGER = (
+    "Nobody of this name is on the roster, so there is no program that was "
+    "given out to fix. Is the file's name the id?"
+)
 ELSEWHERE = "(made with another secret or --name)"
 
 
@@ -42,13 +47,15 @@ class Plan:
     endings: tuple[str, ...]
     """Of the files that are handed in."""
 
-    @property
-    def debug_points(self) -> float:
-        """What a program to fix and its test are worth; 0 if there is none."""
+    def stranger(self, student: str) -> list[Result]:
+        """A row for who is on no roster of programs to fix; else nothing."""
         given = [f["debug"] for f in self.class_.values() if f.get("debug")]
-        return max(
-            (d["points"] + d["test"]["points"] for d in given), default=0
+        if not given or student in self.class_:
+            return []
+        points = float(
+            max(debug["points"] + debug["test"]["points"] for debug in given)
         )
+        return [Result("debug", "", points, "not attempted", message=STRANGER)]
 
     def tasks_of(self, student: str) -> list[Task]:
         """What one student is examined in."""
@@ -61,6 +68,27 @@ class Plan:
             replace(task, mark=self.mark, setup=(*self.setup, *task.setup))
             for task in tasks
         ]
+
+
+@contextmanager
+def overlay(folder: str | None) -> Iterator[None]:
+    """Have the exercises of a folder for a while."""
+    if folder is None:
+        yield
+        return
+    path = Path(folder).resolve()
+    if not path.is_dir():
+        raise ValueError(
+            f"an overlay is a folder with modules of exercises: got {folder}."
+        )
+    known = path in core.OVERLAYS
+    if not known:
+        core.OVERLAYS.append(path)
+    try:
+        yield
+    finally:
+        if not known:
+            core.OVERLAYS.remove(path)
 
 
 def plan(
@@ -193,7 +221,7 @@ def elsewhere(
 def answered(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """The exercises that a student's notebooks name, each with the mark of
     the assignment that it was given out for."""
-    plain = [p for p in paths if p.is_file() and not p.is_symlink()]
+    plain = [p for p in paths if is_plain(p)]
     for path in [] if too_many(plain) else plain:
         with suppress(Exception):  # a damaged one: its rows say so
             cells, mark = read_marked(path)

@@ -196,6 +196,11 @@ def why(newest: Notebook, file: Notebook, wanted: Sequence[Wanted]) -> str:
     )
 
 
+def is_plain(path: Path) -> bool:
+    """Whether something is a file, and no link."""
+    return path.is_file() and not path.is_symlink()
+
+
 def too_many(paths: Sequence[Path]) -> str:
     """Why some files are not read, before any is; nothing if they are."""
     size = sum(map(size_of, paths))

@@ -3,7 +3,6 @@
 import csv
 import hashlib
 import io
-import json
 import os
 import re
 import sys
@@ -14,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coursekit.files import parse_json
 from coursekit_classroom.teach import feedback, summary
 from coursekit_classroom.teach.collect import Collected, student_id
 from coursekit_classroom.teach.judge import STUMBLED
 from coursekit_classroom.teach.overrides import COLUMNS as OWN_COLUMNS
 from coursekit_classroom.teach.plan import Elsewhere, Plan
 from coursekit_classroom.teach.read import hash_of
-from coursekit_classroom.teach.records import STATUSES, Graded, graded
+from coursekit_classroom.teach.records import STATUSES, Graded
+from coursekit_classroom.teach.resume import Progress
 from coursekit_classroom.teach.roster import printable
 from coursekit_classroom.teach.sandbox import Isolation
 
@@ -73,9 +72,9 @@ class Files:
         return self.beside("overrides.csv")
 
     @property
-    def progress(self) -> Path:
+    def progress(self) -> Progress:
         """Who is graded already, and which sheets were written."""
-        return self.sheet.with_name(self.sheet.name + ".progress")
+        return Progress(with_ending(self.sheet, ".progress"))
 
     @property
     def viva(self) -> Path:
@@ -97,11 +96,16 @@ class Files:
                 "feedback may not lie among the submissions: got "
                 f"{self.feedback}. Give a folder next to {submissions}."
             )
-        for path in (self.sheet, self.timing, self.progress):
+        for path in (self.sheet, self.timing, self.progress.path):
             if path.is_dir():
                 raise ValueError(f"a sheet is a file: got {path}, a folder.")
         names = ("summary.svg", "summary.md", "summary.html")
-        ours = self.sheet, self.timing, self.progress, *map(self.beside, names)
+        ours = (
+            self.sheet,
+            self.timing,
+            self.progress.path,
+            *map(self.beside, names),
+        )
         taken = {str(path.resolve()).lower() for path in ours}
         for student in students:
             viva = with_ending(self.viva / student, ".md")
@@ -133,7 +137,7 @@ class Files:
         Raises:
             ValueError: if it was changed, or is another file.
         """
-        written = [said.get("sheet") for said in self.noted()]
+        written = [said.get("sheet") for said in self.progress.noted()]
         if self.sheet.exists() and hash_of([self.sheet]) not in written:
             raise ValueError(
                 "a sheet is written over only as `grade` left it: got "
@@ -142,43 +146,6 @@ class Files:
                 f"(columns {', '.join(OWN_COLUMNS)}), which `grade` "
                 f"reads and never writes, and move {self.sheet.name} away."
             )
-
-    # -- what an interrupted run goes on from --------------------------------
-    def note(self, said: dict[str, Any]) -> None:
-        """Note something on a line of its own, also after half a line."""
-        with self.progress.open("a", encoding="utf8") as progress:
-            progress.write(f"\n{json.dumps(said)}\n")
-
-    def noted(self) -> Iterator[dict[str, Any]]:
-        """What earlier runs have noted, but for damaged lines."""
-        try:
-            text = self.progress.read_text("utf8")
-        except (OSError, UnicodeDecodeError):
-            return
-        for line in text.splitlines():
-            try:
-                said = parse_json(line)
-            except ValueError:
-                continue  # the run ended in the middle of a line
-            if isinstance(said, dict):
-                yield said
-
-    def graded(self) -> dict[str, Graded]:
-        """Who was graded in an earlier run, by stamp."""
-        found: dict[str, Graded] = {}
-        for said in self.noted():
-            try:
-                found[said["stamp"]] = graded(said["graded"])
-            except (TypeError, KeyError):
-                continue
-        return found
-
-    def forget(self) -> None:
-        """Forget who was graded; what the sheet was stays known."""
-        sheets = [said for said in self.noted() if "sheet" in said]
-        self.progress.unlink(missing_ok=True)
-        for said in sheets:
-            self.note(said)
 
 
 def with_ending(base: Path, ending: str) -> Path:
@@ -204,7 +171,7 @@ def write_all(
     """Write the sheet, the times, the summary, feedback and questions."""
     files.refuse_edits()
     text = sheet(class_, key_id, version)
-    files.note({"sheet": hashlib.sha256(text.encode()).hexdigest()})
+    files.progress.note({"sheet": hashlib.sha256(text.encode()).hexdigest()})
     write(files.sheet, text)
     times = [
         (cell(s.student), f"{s.seconds:.2f}", f"{s.cpu:.2f}", s.memory)

@@ -42,9 +42,11 @@ from coursekit_classroom.teach import (
     viva,
 )
 from coursekit_classroom.teach.collect import TWIN, apart, collect, naming
+from coursekit_classroom.teach.deadline import Deadline
 from coursekit_classroom.teach.grade import Batch
 from coursekit_classroom.teach.judge import Task
 from coursekit_classroom.teach.key import Key, derived
+from coursekit_classroom.teach.overrides import days_late
 from coursekit_classroom.teach.plan import plan
 from coursekit_classroom.teach.records import (
     STATUSES,
@@ -169,7 +171,7 @@ def corpus_batch(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("corpus")
     entries = [one for one in corpus.ENTRIES if can_run(one)]
     first, asked = batch(tmp_path, entries, None), []
-    examine = first.examine
+    examine = first.worker.grade
 
     def until_interrupted(*args):
         if len(asked) == 25:
@@ -177,7 +179,7 @@ def corpus_batch(tmp_path_factory):
         asked.append(args[0])
         return examine(*args)
 
-    first.examine = until_interrupted
+    first.worker.grade = until_interrupted
     done, whole = first.grade()
     assert not whole
     assert 5 < len(done) < len(entries)
@@ -186,13 +188,13 @@ def corpus_batch(tmp_path_factory):
     asked_again = []
     second = batch(tmp_path, entries, None)
     second.code = first.code  # somebody may be at work on it just now
-    examine_again = second.examine
+    examine_again = second.worker.grade
 
     def watched(student, *rest):
         asked_again.append(student)
         return examine_again(student, *rest)
 
-    second.examine = watched
+    second.worker.grade = watched
     class_, whole = second.grade()
     assert whole
     kept = {student.student for student in done}
@@ -500,15 +502,13 @@ def test_no_file_has_a_time_that_ends_the_batch(
     path = tmp_path / "ada.ipynb"
     path.write_bytes(corpus.answered(RIGHT))
     os.utime(path, (0, 0))
-    key = Key("0" * 64, {"a": ASSIGNMENT | {"deadline": LATE}})
-    found = batch(tmp_path, [RIGHT_ONE], key=key)
-    assert found.days_late(path) == 0
+    deadline = Deadline.of(LATE)
+    assert days_late(path, deadline) == 0
     with pytest.raises((ValueError, OverflowError)):  # the control
         datetime.fromtimestamp(seconds, UTC)
-    monkeypatch.setattr(
-        Path, "stat", lambda _: SimpleNamespace(st_mtime=float(seconds))
-    )
-    assert (found.days_late(path) > 1e6) == (seconds > 0)
+    odd = SimpleNamespace(st_mtime=float(seconds))
+    monkeypatch.setattr(Path, "stat", lambda _: odd)
+    assert (days_late(path, deadline) > 1e6) == (seconds > 0)
 
 
 def test_nobody_is_called_as_a_twin_would_be(tmp_path):
@@ -865,7 +865,7 @@ def test_a_long_message_is_cut_before_it_is_kept(tmp_path):
     long = head + "    raise ValueError('k' * 10**6)\n"
     found, by = finished(tmp_path, [entry("eve", long)])
     assert by["eve", ATTEND]["status"] == "error"
-    assert found.files.progress.stat().st_size < 50_000
+    assert found.files.progress.path.stat().st_size < 50_000
     page = (tmp_path / "feedback" / "eve.md").read_text("utf8")
     assert "k" * 3000 in page
     assert "[cut here]" in page
@@ -1006,8 +1006,8 @@ def test_a_sandbox_that_does_not_start_is_nobodys_fault(tmp_path):
 def counting(tmp_path, entries, **options):
     """How many are examined again."""
     found = batch(tmp_path, entries, **options)
-    asked, examine = [], found.examine
-    found.examine = lambda student, *rest: (
+    asked, examine = [], found.worker.grade
+    found.worker.grade = lambda student, *rest: (
         asked.append(student) or examine(student, *rest)
     )
     found.grade()
@@ -1024,14 +1024,14 @@ def test_who_is_graded_stays_graded(tmp_path):
     other = Key("77" * 32, {"a": ASSIGNMENT})
     assert counting(tmp_path, entries, key=other) == ["ada", "bob"]
     found = batch(tmp_path, entries)
-    assert len(found.files.graded()) == 2 + 1 + 2
+    assert len(found.files.progress.graded()) == 2 + 1 + 2
     found.grade(fresh=True)
-    assert len(found.files.graded()) == 2
+    assert len(found.files.progress.graded()) == 2
 
 
 def test_half_a_line_of_progress_is_no_student(tmp_path):
     found, _ = finished(tmp_path, [RIGHT_ONE, WRONG_ONE])
-    path = found.files.progress
+    path = found.files.progress.path
     text = path.read_text("utf8")
     path.write_text(text[: text.rindex('{"stamp"') + 40], "utf8")
     found.files.sheet.unlink(missing_ok=True)
@@ -1043,7 +1043,7 @@ def test_half_a_line_of_progress_is_no_student(tmp_path):
 
 def test_a_record_survives_json(tmp_path):
     found, _ = finished(tmp_path, [WRONG_ONE])
-    (one,) = found.files.graded().values()
+    (one,) = found.files.progress.graded().values()
     assert graded(json.loads(json.dumps(one.plain()))) == one
 
 
@@ -1776,7 +1776,7 @@ def test_what_feedback_tells_of_yes_and_no_is_of_no_use(tmp_path):
         one = replace(RIGHT_ONE, files={"ada.ipynb": data})
         key = Key(KEY, {"a": {"exercises": [fields]}})
         found, _ = finished(tmp_path / str(value), [one], key=key)
-        (row,) = next(iter(found.files.graded().values())).results
+        (row,) = next(iter(found.files.progress.graded().values())).results
         orders.append([right for _, right in row.cases])
     one, other = orders
     assert one != other

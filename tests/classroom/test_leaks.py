@@ -237,7 +237,7 @@ def test_what_students_are_given_holds_nothing(checkout, tmp_path):
     parser = argparse.ArgumentParser()
     assign.add_options(parser)
     said = {
-        "key": checkout / "assignment-secret.txt",
+        "secret": checkout / "assignment-secret.txt",
         "out": tmp_path / "dist",
         "roster": class_,
         "assess": "all",
