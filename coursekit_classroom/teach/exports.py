@@ -177,8 +177,8 @@ def hidden_tests(item: Item, key: Key) -> str:
         "### BEGIN HIDDEN TESTS",
         *reach(item),
         report(item, key),
-        f"print(report) if not report else None\n{item.declared.points} * "
-        "report.right / max(report.total, 1)",
+        'print(*report.cause(), sep="\\n")',  # no number of a hidden case
+        f"{item.declared.points} * report.right / max(report.total, 1)",
         "### END HIDDEN TESTS",
     ]
     return "\n".join(lines)
@@ -276,7 +276,7 @@ def otter_tests(item: Item, key: Key) -> Iterator[str]:
     n = len(core.draw(item.exercise, key.seed("grade", one.id)))
     hidden = "\n".join([*reach(item), report(item, key)])
     for number in range(n + 1):
-        least = f"{hidden}\nassert report.right >= {number}, report"
+        least = f"{hidden}\nassert report.right >= {number}, report.cause()"
         yield TEST.format(
             points=one.points / n if number else 0,
             hidden=str(number > 0).lower(),
