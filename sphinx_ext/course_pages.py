@@ -28,7 +28,7 @@ NOT_ATTEMPTED = f"<strong>{SIGN['not attempted']} not attempted</strong>"
 EXERCISES = re.compile(r"<h2>Exercises.*?</h2>", re.DOTALL)
 NOTEBOOK = (
     '<p class="open-notebook">Write your answers in this page as a notebook: '
-    "{}, or <code>make lab</code> in a copy of the repository.</p>"
+    "{}, or run <code>make lab</code> in a copy of the repository.</p>"
 )
 
 # A page opened as a file may not fetch others, so its search shows titles
