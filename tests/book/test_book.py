@@ -209,6 +209,16 @@ from coursekit_classroom import figures
 ax = figures.bars(torch.tensor([0.25, 0.75]), ["a", "b"])
 ```
 
+```{{code-cell}} ipython3
+from coursekit_classroom.check.report import Report
+
+Report("tiny/mean", "not attempted", "Nothing is written yet.")
+```
+
+```{{code-cell}} ipython3
+Report("tiny/mean", "wrong", "Off by one.")
+```
+
 ::::{{predict}} The end
 What comes last?
 
@@ -242,16 +252,6 @@ The quokka:
 quokka = sum
 ```
 ````
-
-```{{code-cell}} ipython3
-from coursekit_classroom.check.report import Report
-
-Report("tiny/mean", "not attempted", "Nothing is written yet.")
-```
-
-```{{code-cell}} ipython3
-Report("tiny/mean", "wrong", "Off by one.")
-```
 """
 TOC = "format: jb-book\nroot: book/index\nchapters:\n  - file: book/tiny\n"
 

@@ -90,7 +90,7 @@ Do.
 Epilogue.
 """
 # What the kit adds to a page's own words.
-LABELS = {"After", "this", "chapter", "you", "can", "The", "puzzle"}
+LABELS = {"the", "end", "this", "chapter", "you", "can", "The", "puzzle"}
 LABELS |= {"Predict", "Answer", "Exercises"}
 
 
