@@ -168,8 +168,8 @@ def capstone(
     where = sibling(path, "prediction.json")
     if steps is not None:
         check_steps(steps)
+    options: dict[str, Any] = {"file": str(path), "steps": steps}
     if chapter_of(path) == str(translator_file.CHAPTER):
-        options = {"file": str(path), "steps": steps}
         return run_child("translator", options, 600)[0] == 0
     if not where.exists():
         raise ValueError(
@@ -184,7 +184,7 @@ def capstone(
         )
     prediction = predicted(where)
     steps = steps or LADDER_STEPS
-    options = {"file": str(path), "text": str(text or ""), "steps": steps}
+    options |= {"steps": steps, "text": str(text or "")}
     options |= {"prediction": vars(prediction)}
     code, _, found = run_child("capstone", options, 3 * steps)
     if found is not None:
