@@ -184,8 +184,8 @@ def train(path: Path, file: File, steps: int) -> tuple[bool, float]:
         file.train(trial, ids[:cut], 10)
         seconds = steps * (time.perf_counter() - began) / 10
     print(
-        f"Training for {steps:,} steps, about {seconds:.0f} seconds. Ctrl-C "
-        "(in a notebook\nInterrupt) ends it and shows what was learned.",
+        f"Training for {steps:,} steps, about {seconds:.0f} seconds.\n"
+        "Ctrl-C, in a notebook Interrupt, ends it and shows what was learned.",
         flush=True,
     )
     book, ended = reference(file.chapter), f"after {steps:,} steps"

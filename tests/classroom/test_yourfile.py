@@ -1275,7 +1275,7 @@ def test_the_shell_checks_trains_and_generates(tmp_path, capsys):
     process = shell(tmp_path, "step", "mine.py", "--steps", "5")
     out, err = process.communicate()
     assert (process.returncode, err) == (0, "")
-    assert "Training for 5 steps, about 0 seconds. Ctrl-C" in out
+    assert "Training for 5 steps, about 0 seconds.\nCtrl-C, in" in out
     assert re.search(r"held-out loss \d\.\d{3} nats per character", out)
     assert "Not compared: " in out
     assert re.search(r"^before this chapter +your sample$", out, re.M)
