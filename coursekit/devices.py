@@ -1,7 +1,7 @@
-"""Device, number format, mode and random numbers of a model."""
+"""Device, number format and mode of a model."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -64,28 +64,6 @@ def pick_precision(name: str, device: torch.device) -> str:
     return "bfloat16" if fast else "float32"
 
 
-def autocast(
-    device: torch.device, precision: str
-) -> AbstractContextManager[Any]:
-    """Compute in that precision for a while.
-
-    Args:
-        device: where the model runs.
-        precision: ``float32`` or ``bfloat16``.
-
-    Raises:
-        ValueError: if it is another.
-    """
-    if precision not in ("float32", "bfloat16"):
-        raise ValueError(
-            f"precision must be float32 or bfloat16 here: got {precision!r}. "
-            "pick_precision turns auto into one of them."
-        )
-    return torch.autocast(
-        device.type, torch.bfloat16, enabled=precision == "bfloat16"
-    )
-
-
 def device_of(model: Any) -> torch.device:
     """Device of a model's parameters."""
     return next(model.parameters()).device
@@ -109,12 +87,3 @@ def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
     finally:
         for module in training:
             vars(module)["training"] = True
-
-
-def forked_rng(device: torch.device) -> AbstractContextManager[None]:
-    """Give torch's random numbers back as they were, but for MPS's own."""
-    if device.type in ("cpu", "mps"):
-        return torch.random.fork_rng(devices=[])
-    return torch.random.fork_rng(
-        devices=[device.index or 0], device_type=device.type
-    )

@@ -8,7 +8,9 @@ was stopped goes on, from its checkpoint, as if nothing had happened.
 
 import hashlib
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,17 +22,11 @@ from torch import Tensor, nn
 from coursekit.checks import TrainingDiverged, not_finite, require
 from coursekit.config import TrainConfig
 from coursekit.data import Batch
-from coursekit.devices import (
-    autocast,
-    device_of,
-    evaluating,
-    forked_rng,
-    pick_precision,
-)
+from coursekit.devices import device_of, evaluating, pick_precision
 from coursekit.fast.training import for_training
 from coursekit.loss import Loss, token_loss
 from coursekit.optim import make_optimizer, make_schedule
-from coursekit.progress import Clock, ProgressBar
+from coursekit.progress import Bar
 
 
 @dataclass(frozen=True)
@@ -369,6 +365,28 @@ def evaluate(
     return mean
 
 
+def autocast(
+    device: torch.device, precision: str
+) -> AbstractContextManager[Any]:
+    """Compute in that precision for a while.
+
+    Args:
+        device: where the model runs.
+        precision: ``float32`` or ``bfloat16``.
+
+    Raises:
+        ValueError: if it is another.
+    """
+    if precision not in ("float32", "bfloat16"):
+        raise ValueError(
+            f"precision must be float32 or bfloat16 here: got {precision!r}. "
+            "pick_precision turns auto into one of them."
+        )
+    return torch.autocast(
+        device.type, torch.bfloat16, enabled=precision == "bfloat16"
+    )
+
+
 def seed_step(seed: int, step: int, rank: int = 0) -> None:
     """Seed torch's random numbers for one step of one process of a run.
 
@@ -378,6 +396,15 @@ def seed_step(seed: int, step: int, rank: int = 0) -> None:
     name = f"dropout {seed} {step}" + (f" {rank}" if rank else "")
     digest = hashlib.sha256(name.encode()).digest()
     torch.manual_seed(int.from_bytes(digest[:4], "big"))
+
+
+def forked_rng(device: torch.device) -> AbstractContextManager[None]:
+    """Give torch's random numbers back as they were, but for MPS's own."""
+    if device.type in ("cpu", "mps"):
+        return torch.random.fork_rng(devices=[])
+    return torch.random.fork_rng(
+        devices=[device.index or 0], device_type=device.type
+    )
 
 
 def _evaluated(report: Progress, nats: float, state: TrainState) -> Progress:
@@ -394,3 +421,79 @@ def _evaluated(report: Progress, nats: float, state: TrainState) -> Progress:
         }
     )
     return replace(report, validation_loss=nats, is_best=is_best)
+
+
+# -- what is shown while it runs ----------------------------------------------
+
+
+class Clock:
+    """Tokens a second while training, and nothing else, goes on.
+
+    Args:
+        seconds: after which the time is up; None: never.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.spent, self.tokens, self.began = 0.0, 0, time.perf_counter()
+        self.end = self.began + (math.inf if seconds is None else seconds)
+
+    def start(self) -> None:
+        """A step begins."""
+        self.began = time.perf_counter()
+
+    def stop(self, tokens: int) -> float:
+        """A step of so many tokens ends; tokens a second so far."""
+        self.spent += time.perf_counter() - self.began
+        self.tokens += tokens
+        return self.tokens / max(self.spent, 1e-9)
+
+    def is_over(self) -> bool:
+        """True if the time limit is reached."""
+        return time.perf_counter() >= self.end
+
+
+class ProgressBar:
+    """A progress bar with the loss, the validation loss and the speed.
+
+    Args:
+        step: done so far.
+        steps: in all.
+        shown: by default where stderr is a terminal.
+    """
+
+    def __init__(self, step: int, steps: int, shown: bool | None) -> None:
+        self.bar = Bar(
+            total=steps,
+            initial=step,
+            # None: tqdm itself looks whether stderr is a terminal.
+            disable=None if shown is None else not shown,
+            unit="step",
+            dynamic_ncols=True,
+        )
+        self.validation = ""
+
+    def __enter__(self) -> "ProgressBar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def update(
+        self, loss: float, validation_loss: float | None, speed: float
+    ) -> None:
+        """One step further.
+
+        Args:
+            loss: of the step, in nats a token.
+            validation_loss: if there was an evaluation.
+            speed: in tokens a second.
+        """
+        if self.bar.disable:
+            return
+        if validation_loss is not None:
+            self.validation = f"validation {validation_loss:.3f}, "
+        self.bar.set_postfix_str(
+            f"loss {loss:.3f}, {self.validation}{speed:,.0f} tokens/s",
+            refresh=False,
+        )
+        self.bar.update()

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from coursekit import progress
-from coursekit.progress import Clock, ProgressBar
+from coursekit import training
+from coursekit.training import Clock, ProgressBar
 
 
 def test_only_what_is_between_start_and_stop_counts(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(training.time, "perf_counter", lambda: now[0])
     clock = Clock(seconds=9.0)
     for tokens, expected in ((30, 15.0), (10, 10.0)):
         now[0] += 1.0  # a look at the validation split
