@@ -1,4 +1,8 @@
-"""``{prerequisites}``: which chapter needs which, from ``book/routes.yml``."""
+"""``{prerequisites}``: which chapter needs which, as their first lines say.
+
+A chapter ``needs`` those whose ideas its main page uses; what these need is
+not repeated. Those that it only names in passing are its ``mentions``.
+"""
 
 from html import escape
 from pathlib import Path
@@ -13,9 +17,10 @@ class Prerequisites(SphinxDirective):
 
     def run(self):
         """Return raw HTML."""
-        file = Path(self.env.srcdir, "book", "routes.yml")
-        self.env.note_dependency(str(file))
-        graph = yaml.safe_load(file.read_text("utf8"))["needs"]
+        chapters = sorted(Path(self.env.srcdir, "book").glob("[0-9]*.md"))
+        for path in chapters:
+            self.env.note_dependency(str(path))
+        graph = {path.stem: front_matter(path)["needs"] for path in chapters}
         rows = "".join(
             f'<tr><th scope="row">{link(name, short(name))}</th><td>'
             + (", ".join(link(n, short(n)) for n in below) or "nothing")
@@ -29,6 +34,11 @@ class Prerequisites(SphinxDirective):
             f"<tbody>{rows}</tbody></table>"
         )
         return [nodes.raw("", table, format="html")]
+
+
+def front_matter(path):
+    """The fields between a page's first two lines of dashes."""
+    return yaml.safe_load(path.read_text("utf8").split("---\n")[1])
 
 
 def short(name):

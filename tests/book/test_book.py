@@ -53,6 +53,7 @@ FRONT = {
         "language": "python",
         "name": "python3",
     },
+    "needs": ["00_first_model"],
 }
 
 

@@ -103,4 +103,6 @@ def test_what_is_too_far_or_too_small_is_found(
 
 
 def test_all_chapters_are_measured():
-    assert len([page for page in MEASURED if "further" not in page]) == 3 + 23
+    chapters = list((ROOT / "book").glob("[0-9]*.md"))
+    main = [page for page in MEASURED if "further" not in page]
+    assert len(main) == 3 + len(chapters) > 20

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from coursekit_classroom.notebooks.declared import declared
 
@@ -13,11 +12,13 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "sphinx_ext"))
 
 from page_count import count  # noqa: E402
+from teaching import front_matter  # noqa: E402
 
 BOOK = ROOT / "book"
 HTML = ROOT / "_build" / "html" / "book"
-LEDGER = yaml.safe_load((BOOK / "routes.yml").read_text("utf8"))
-NEEDS = LEDGER["needs"]
+FRONT = {path.stem: front_matter(path) for path in BOOK.glob("[0-9]*.md")}
+NEEDS = {page: fields["needs"] for page, fields in FRONT.items()}
+MENTIONS = {page: fields.get("mentions", []) for page, fields in FRONT.items()}
 DOC = re.compile(r"\{doc\}`(?:[^`<]*<)?/book/(\w+)")
 ROUTES = [
     [
@@ -31,7 +32,6 @@ ROUTES = [
 ]
 """For each route of the page its rows: pages, and labels of exercises."""
 NAMES = ["lecture", "week", "term"]
-MAIN = sorted(path.stem for path in BOOK.glob("[0-9][0-9]_*.md"))
 
 
 # -- which chapter needs which -----------------------------------------------
@@ -65,9 +65,9 @@ def unstated(page, needs, mentions):
     return sorted(n for n in named(text) - known if n < number)
 
 
-@pytest.mark.parametrize("page", MAIN)
+@pytest.mark.parametrize("page", sorted(NEEDS))
 def test_what_a_page_names_it_needs(page):
-    assert unstated(page, NEEDS, LEDGER["mentions"]) == []
+    assert unstated(page, NEEDS, MENTIONS) == []
 
 
 def test_a_need_that_is_not_stated_is_found():
@@ -78,15 +78,14 @@ def test_a_need_that_is_not_stated_is_found():
     assert named(text) == {2, 3, 4, 7}
 
 
-def test_needs_name_all_chapters_and_no_later_one():
-    assert sorted(NEEDS) == MAIN
+def test_needs_name_no_later_chapter():
     for page, below in NEEDS.items():
         assert all(other < page for other in below)
         # What another need needs is not repeated.
         assert not any(
             other in all_needs(n, NEEDS) for other in below for n in below
         )
-    for page, others in LEDGER["mentions"].items():
+    for page, others in MENTIONS.items():
         text = (BOOK / f"{page}.md").read_text("utf8")
         assert {int(other[:2]) for other in others} <= named(text)
         assert not set(others) & all_needs(page, NEEDS)
@@ -102,7 +101,7 @@ def missing(route, needs):
     read, wrong = set(), []
     for page in (page for pages, _ in route for page in pages):
         if page == "index":
-            read |= set(LEDGER["outline"])
+            read |= set(front_matter(BOOK / "index.md")["outline"])
         wanted = all_needs(page, needs) if page in needs else set()
         wrong += [f"{page}: {n}" for n in sorted(wanted - read)]
         read.add(page)
