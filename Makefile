@@ -22,9 +22,9 @@ export MPLCONFIGDIR        := $(CURDIR)/.venv/var/matplotlib
 export UV_CACHE_DIR        ?= $(CURDIR)/.venv/var/uv
 export PIP_CACHE_DIR       ?= $(CURDIR)/.venv/var/pip
 export PYTHONHASHSEED      := 0
-# How many cases of each fuzz target `make test` runs: 4, about a minute of CPU
-# time in all; 8 for twice as many.
-export FUZZ_SHARE          ?= 4
+# How many cases of each fuzz target `make test` runs: 2, about half a minute of
+# CPU time in all; 4 for twice as many. `make fuzz` runs as long as you like.
+export FUZZ_SHARE          ?= 2
 # What is imported is compiled once, not by every process that imports it.
 unexport PYTHONDONTWRITEBYTECODE
 export UV_SYSTEM_CERTS     := 1

