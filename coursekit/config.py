@@ -359,8 +359,8 @@ class VisionConfig(EncoderConfig):
             f"image_size={self.image_size}, patch_size={self.patch_size}",
             "Choose another patch, or scale the images.",
         )
-        known = ("learned", "sinusoidal", "none")  # in two dimensions
-        check_choice("an image's positions", self.positions, known)
+        schemes = ("learned", "sinusoidal", "none")  # in two dimensions
+        check_choice("an image's positions", self.positions, schemes)
         yield (
             self.positions != "sinusoidal" or self.d_model % 4 == 0,
             "sinusoids of two dimensions need d_model to be a multiple of 4",

@@ -105,12 +105,12 @@ def _find(name: str | Path) -> bytes:
         repr(name),
         "Pass a str or a Path.",
     )
-    known, is_file = datasets(), Path(name).is_file()
-    names = ["shakespeare", *known]
+    downloads, is_file = datasets(), Path(name).is_file()
+    names = ["shakespeare", *downloads]
     if is_packaged(name, names, is_file):
         if name == "shakespeare":
             return read_asset("shakespeare.txt.xz")
-        return fetch(known[str(name)])
+        return fetch(downloads[str(name)])
     if is_file:
         return read_bytes(name)
     raise ValueError(

@@ -177,11 +177,11 @@ class _Chunks(torch.autograd.Function):
             with torch.enable_grad():
                 nats = nats_of(x, right)
             with torch.autocast(x.device.type, enabled=False):
-                found = torch.autograd.grad(
+                of_chunk = torch.autograd.grad(
                     nats, [x, *parameters], allow_unused=True
                 )
-            d_chunk.copy_(found[0])
-            for i, gradient in enumerate(found[1:]):
+            d_chunk.copy_(of_chunk[0])
+            for i, gradient in enumerate(of_chunk[1:]):
                 if gradient is not None:
                     old = gradients[i]
                     gradients[i] = (
@@ -190,7 +190,7 @@ class _Chunks(torch.autograd.Function):
             total += nats.detach()
             # What is small and stays would lie between the large tensors
             # that come and go: the next chunk would not fit in their place.
-            del x, nats, found
+            del x, nats, of_chunk
         ctx.gradients = [d_rows, None, None, *gradients]
         return total
 

@@ -71,8 +71,8 @@ def window_mask(
         f"size={size}",
         "Give a larger one.",
     )
-    seen = causal_mask(n_queries, n_keys, device)
-    return seen.triu(seen.size(1) - n_queries - size + 1)
+    causal = causal_mask(n_queries, n_keys, device)
+    return causal.triu(causal.size(1) - n_queries - size + 1)
 
 
 def padding_mask(

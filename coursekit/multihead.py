@@ -122,7 +122,7 @@ class MultiHeadAttention(nn.Module):
         x: Float[Tensor, "B T D"],
         memory: Float[Tensor, "B S D"] | None = None,
         *,
-        known: KeysValues | None = None,
+        keys_values: KeysValues | None = None,
         mask: Tensor | None = None,
         causal: bool = False,
         rotate: Callable[[Tensor], Tensor] | None = None,
@@ -134,7 +134,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: (B, T, D) where the queries come from.
             memory: (B, S, D) where keys and values come from; ``x`` if None.
-            known: in place of ``memory``, what :meth:`keys_values` made of it.
+            keys_values: in place of ``memory``: what the method made of it.
             mask: booleans, broadcast to (B, H, T, S), True = may attend.
             causal: query i sees key j only if j ≤ i + (S − T).
             rotate: turns queries and keys by their positions (RoPE).
@@ -148,9 +148,9 @@ class MultiHeadAttention(nn.Module):
             ValueError: if shapes do not fit.
         """
         q = split_heads(self.w_q(x), self.n_heads)
-        if known is None:
-            known = self.keys_values(x if memory is None else memory)
-        k, v = known
+        if keys_values is None:
+            keys_values = self.keys_values(x if memory is None else memory)
+        k, v = keys_values
         if rotate is not None:
             q, k = rotate(q), rotate(k)
         if cache is not None:

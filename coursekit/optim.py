@@ -214,8 +214,8 @@ def muon_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
             "muon needs matrices inside blocks (an nn.ModuleList): got none "
             f"in {type(model).__name__}. Use optimizer='adamw'."
         )
-    known = {id(p) for p in hidden}
-    tables = [p for p in matrices["params"] if id(p) not in known]
+    hidden_ids = {id(p) for p in hidden}
+    tables = [p for p in matrices["params"] if id(p) not in hidden_ids]
     return [
         {"params": hidden, "weight_decay": weight_decay, "muon": True},
         {"params": tables, "weight_decay": weight_decay, "muon": False},

@@ -237,29 +237,6 @@ class Int4Linear(nn.Module):
         return F.linear(x, weight, self.bias)
 
 
-def int4_copy(model: nn.Module, group_size: int | None = None) -> nn.Module:
-    """Copy a model whose linear layers are stored in four bits.
-
-    Args:
-        model: stays as it is.
-        group_size: as in :func:`quantize`.
-
-    Returns:
-        The copy, for inference only; its embeddings stay as they are.
-
-    Raises:
-        ValueError: as :class:`Int4Linear`.
-
-    Chapter: 21, inference.
-    """
-    copied = copy.deepcopy(model)
-    for module in list(copied.modules()):
-        for name, child in list(module.named_children()):
-            if type(child) is nn.Linear:
-                setattr(module, name, Int4Linear(child, group_size))
-    return copied
-
-
 def _check_sizes(bits: int, group_size: int | None, width: int) -> int:
     """Return how many entries share a step, or refuse the sizes.
 

@@ -380,8 +380,8 @@ def load(name: str | Path, device: str | torch.device = "cpu") -> Loaded:
     with TemporaryDirectory() as folder:
         try:
             with ZipFile(path) as file:
-                known = NEEDED | {"tokenizer.json"} & {*file.namelist()}
-                file.extractall(folder, sorted(known))
+                expected = NEEDED | {"tokenizer.json"} & {*file.namelist()}
+                file.extractall(folder, sorted(expected))
         except ZIP_ERRORS as error:
             raise ValueError(
                 f"a zip must be complete, and have no password: got {path} "

@@ -162,9 +162,11 @@ class ByteCounter(TorchDispatchMode):
             return out  # a view
         inputs = _tensors([args, kwargs or {}])
         made = _tensors(out)
-        self.moved += sum(map(_held, {id(x): x for x in inputs}.values()))
-        self.moved += sum(map(_held, made))
-        self.largest = max([self.largest, *map(_held, made)])
+        self.moved += sum(
+            map(_stored_bytes, {id(x): x for x in inputs}.values())
+        )
+        self.moved += sum(map(_stored_bytes, made))
+        self.largest = max([self.largest, *map(_stored_bytes, made)])
         return out
 
 
@@ -179,7 +181,7 @@ def _tensors(x: Any) -> list[Tensor]:
     return []
 
 
-def _held(x: Tensor) -> int:
+def _stored_bytes(x: Tensor) -> int:
     """Bytes that a tensor takes; broadcast axes take none."""
     return min(x.nbytes, x.untyped_storage().nbytes())
 

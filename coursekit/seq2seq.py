@@ -126,11 +126,12 @@ class CrossBlock(nn.Module):
         """
         if cache is None:
             return self.cross_attention(y, memory, mask=mask)
-        known = self.remembered(memory, cache)
+        keys_values = self.remembered(memory, cache)
         # Attention to a source has no order: the queries of all its targets
         # stand in one row.
-        rows = y.flatten(0, 1).unflatten(0, (len(known[0]), -1))
-        return self.cross_attention(rows, known=known, mask=mask).view_as(y)
+        rows = y.flatten(0, 1).unflatten(0, (len(keys_values[0]), -1))
+        mixed = self.cross_attention(rows, keys_values=keys_values, mask=mask)
+        return mixed.view_as(y)
 
     def remembered(
         self, memory: Float[Tensor, "M S D"], cache: CrossCache | None

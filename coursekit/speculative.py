@@ -133,21 +133,21 @@ class Speculation:
     Attributes:
         tokens: the new tokens.
         drafted: for each run of the target, how many tokens it verified.
-        kept: for each run, how many tokens it brought, 1 to drafted + 1; of
-            the last, a stop token and what came after it are not in
-            ``tokens``.
+        generated: for each run, how many tokens it brought, 1 to
+            drafted + 1; of the last, a stop token and what came after it
+            are not in ``tokens``.
     """
 
     tokens: tuple[int, ...]
     drafted: tuple[int, ...]
-    kept: tuple[int, ...]
+    generated: tuple[int, ...]
 
     @property
     def acceptance_rate(self) -> float:
         """Accepted tokens as a fraction of those that were looked at."""
-        runs = zip(self.kept, self.drafted, strict=True)
-        looked_at = sum(min(kept, drafted) for kept, drafted in runs)
-        return (sum(self.kept) - len(self.kept)) / max(looked_at, 1)
+        runs = zip(self.generated, self.drafted, strict=True)
+        looked_at = sum(min(run) for run in runs)
+        return (sum(self.generated) - len(self.generated)) / max(looked_at, 1)
 
 
 def speculate(
@@ -192,7 +192,7 @@ def speculate(
         "3 to 7 drafted tokens are usual.",
     )
     tokens: list[int] = []
-    n_drafted, kept = [], []
+    n_drafted, n_generated = [], []
     while (missing := max_new_tokens - len(tokens)) > 0:
         drafted: list[int] = []
         rows: list[Tensor] = []
@@ -212,11 +212,11 @@ def speculate(
         new = verify(drafted, p, q, draw)
         tokens += new
         n_drafted.append(len(drafted))
-        kept.append(len(new))
+        n_generated.append(len(new))
         if stops := [i for i, token in enumerate(tokens) if token in stop_ids]:
             tokens = tokens[: stops[0]]
             break
-    return Speculation(tuple(tokens), tuple(n_drafted), tuple(kept))
+    return Speculation(tuple(tokens), tuple(n_drafted), tuple(n_generated))
 
 
 class CachedReader:

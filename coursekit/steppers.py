@@ -331,10 +331,10 @@ class StaticStepper(CachedStepper):
 
     def fixed_step(self) -> Float[Tensor, "B V"]:
         """One step of one shape: all that changes stands in tensors."""
-        seen = (self.first <= self.columns) & (self.columns <= self.column)
+        visible = (self.first <= self.columns) & (self.columns <= self.column)
         positions = self.column - self.first
         x = self.model.hidden(
-            self.tokens, positions, seen[:, None, None], self.whole
+            self.tokens, positions, visible[:, None, None], self.whole
         )
         return self.model.logits(x[:, -1])
 
@@ -546,7 +546,7 @@ class CachedSeq2SeqStepper(PlainSeq2SeqStepper):
     cache: list[CrossLayerCache]
     shared: SharedColumns
     sources: Sequence[int] = ()  # of each target
-    held: Sequence[int] = ()  # of each row of the memory
+    memory_sources: Sequence[int] = ()  # of each row of the memory
 
     def begin(
         self,
@@ -556,7 +556,7 @@ class CachedSeq2SeqStepper(PlainSeq2SeqStepper):
         """Start from the encoder's output, with a fresh cache."""
         self.cache = make_cache(self.model, memory.size(0))
         self.shared = SharedColumns(memory.size(0))
-        self.sources = self.held = list(range(memory.size(0)))
+        self.sources = self.memory_sources = list(range(memory.size(0)))
         return super().begin(memory, mask)
 
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
@@ -575,12 +575,12 @@ class CachedSeq2SeqStepper(PlainSeq2SeqStepper):
             layer.reorder(index, missing)
         self.sources = [self.sources[i] for i in index.tolist()]
         needed = _distinct(self.sources)
-        if needed == self.held:
+        if needed == self.memory_sources:
             return
-        rows = index.new_tensor([self.held.index(i) for i in needed])
+        rows = index.new_tensor([self.memory_sources.index(i) for i in needed])
         for layer in self.cache:
             layer.pick_sources(rows)
-        self.held, self.memory = needed, self.memory[rows]
+        self.memory_sources, self.memory = needed, self.memory[rows]
         if self.mask is not None:
             self.mask = self.mask[rows]
 

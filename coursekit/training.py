@@ -177,11 +177,11 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
         while state.step < config.steps:
             clock.start()
             seed_step(config.seed, state.step, group.rank)
-            seen = state.tokens
+            n_before = state.tokens
             report = _update(
                 gradients, list(batches(state.step)), config, state, group
             )
-            speed = clock.stop(state.tokens - seen)
+            speed = clock.stop(state.tokens - n_before)
             is_late = group.sum(clock.is_over()) > 0
             is_last = state.step == config.steps or is_late
             report = replace(report, tokens_per_second=speed, is_last=is_last)

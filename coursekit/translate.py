@@ -193,7 +193,7 @@ class Translator:
             return [*generate(stepper, sources, stepper.limit, stop_ids=stops)]
         # Exhaustive search would go on to max_len for nearly every source:
         # divided by so great a length, any sum may still win.
-        found = beam_search(
+        searches = beam_search(
             stepper,
             sources,
             n_beams,
@@ -202,7 +202,7 @@ class Translator:
             length_penalty,
             exhaustive=False,
         )
-        return [hypotheses[0].tokens for hypotheses in found]
+        return [hypotheses[0].tokens for hypotheses in searches]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Turn target ids into text; special tokens are no text."""

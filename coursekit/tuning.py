@@ -169,8 +169,8 @@ def replies(
     Chapter: 20, fine-tuning.
     """
     ids = [tokenizer.encode(prompt) for prompt in prompts]
-    found = answers(model, ids, _end_id(tokenizer), max_new_tokens)
-    return [tokenizer.decode(answer).strip() for answer in found]
+    generated = answers(model, ids, _end_id(tokenizer), max_new_tokens)
+    return [tokenizer.decode(answer).strip() for answer in generated]
 
 
 def _end_id(tokenizer: Tokenizer) -> int:
@@ -287,19 +287,19 @@ def add_lora(
         )
     alpha = 2.0 * rank if alpha is None else alpha
     model.requires_grad_(False)
-    found = [
+    linears = [
         (parent, name, child)
         for parent in model.modules()
         for name, child in parent.named_children()
         if name in layers and isinstance(child, nn.Linear)
     ]
-    if not found:
+    if not linears:
         raise ValueError(
             "an update goes next to linear layers of the model: got "
             f"{', '.join(layers)}, of which {type(model).__name__} has none. "
             "Take names from model.named_modules()."
         )
-    for parent, name, child in found:
+    for parent, name, child in linears:
         setattr(parent, name, LoRA(child, rank, alpha))
     return model
 
@@ -346,12 +346,12 @@ def put_lora(model: nn.Module, tensors: dict[str, Tensor]) -> None:
             number is not finite.
     """
     own = lora_weights(model)
-    shapes, given = (
+    shapes, given_shapes = (
         {name: tuple(tensor.shape) for name, tensor in these.items()}
         for these in (own, tensors)
     )
-    if shapes != given:
-        wrong = sorted(shapes.items() ^ given.items())[0][0]
+    if shapes != given_shapes:
+        wrong = sorted(shapes.items() ^ given_shapes.items())[0][0]
         raise ValueError(
             "an adapter must fit the updates of the model: got another name "
             f"or shape for {wrong}. Add updates of the same rank to the same "

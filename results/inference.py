@@ -94,7 +94,7 @@ def texts(
     full = [
         (kept, drafted)
         for run in runs
-        for kept, drafted in zip(run.kept, run.drafted, strict=True)
+        for kept, drafted in zip(run.generated, run.drafted, strict=True)
         if drafted == gamma
     ]
     looked_at = sum(min(kept, gamma) for kept, _ in full)

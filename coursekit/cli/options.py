@@ -87,7 +87,9 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def given(args: argparse.Namespace, kind: type[Config]) -> dict[str, Any]:
+def named_fields(
+    args: argparse.Namespace, kind: type[Config]
+) -> dict[str, Any]:
     """The fields of a configuration that the command line names."""
     names = {field.name for field in dataclasses.fields(kind)}
     return {k: v for k, v in vars(args).items() if k in names}

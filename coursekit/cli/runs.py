@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from coursekit.cli.common import check_empty
-from coursekit.cli.options import given
+from coursekit.cli.options import named_fields
 from coursekit.cli.output import note
 from coursekit.config import Config, GPTConfig, TrainConfig
 from coursekit.data import (
@@ -91,7 +91,7 @@ def open_run(
 
 def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     """Build the model and write what the folder needs to be resumed."""
-    config = TrainConfig(**(TRAIN_DEFAULTS | given(args, TrainConfig)))
+    config = TrainConfig(**(TRAIN_DEFAULTS | named_fields(args, TrainConfig)))
     if config.steps < config.warmup_steps:
         note(
             f"the run of {config.steps} steps ends in its warm-up, at "
@@ -102,8 +102,10 @@ def make_run(args: argparse.Namespace, device: torch.device) -> Run:
     config = dataclasses.replace(config, precision=precision)
     name = "shakespeare" if args.text is None else args.text
     text = load_text(name)
-    tokenizer = make_tokenizer(Vocabulary(**given(args, Vocabulary)), text)
-    fields = {"max_len": config.context} | given(args, GPTConfig)
+    tokenizer = make_tokenizer(
+        Vocabulary(**named_fields(args, Vocabulary)), text
+    )
+    fields = {"max_len": config.context} | named_fields(args, GPTConfig)
     fields["vocab_size"] = tokenizer.vocab_size
     model_config = GPTConfig(**fields)
     if config.context > model_config.max_len:
@@ -209,24 +211,24 @@ def read_run(folder: Path, fields: dict[str, Any]) -> Run:
 
 def refuse_changes(args: argparse.Namespace, fields: dict[str, Any]) -> None:
     """Refuse an option that is not what the run began with."""
-    asked = given(args, TrainConfig) | given(args, GPTConfig)
-    asked |= given(args, Vocabulary)
+    named = named_fields(args, TrainConfig) | named_fields(args, GPTConfig)
+    named |= named_fields(args, Vocabulary)
     # By the configurations: a run older than an option has its default.
     have = {"tokenizer": "its own"}
     have |= TrainConfig.from_dict(fields["train"]).to_dict()
     have |= GPTConfig.from_dict(fields["config"]).to_dict()
-    asked.pop("compile", None)
-    if asked.get("precision") == "auto":
-        del asked["precision"]
+    named.pop("compile", None)
+    if named.get("precision") == "auto":
+        del named["precision"]
     if args.text:
-        asked["text"] = name_of(args.text)
+        named["text"] = name_of(args.text)
         have["text"] = fields["data"]["text"]
-    changed = [k for k, value in asked.items() if value != have[k]]
+    changed = [k for k, value in named.items() if value != have[k]]
     if changed:
         name = changed[0]
         raise ValueError(
             "--resume goes on with the run's own settings: got "
-            f"{name}={asked[name]}, the run has {have[name]}. Leave the "
+            f"{name}={named[name]}, the run has {have[name]}. Leave the "
             "option out, or start a new run with another --out."
         )
 

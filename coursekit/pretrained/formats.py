@@ -170,7 +170,7 @@ def read_ct2(path: str | Path) -> Tensors:
             name, n_axes = _read_name(file), _read_number(file, "B")
             shape = [_read_number(file, "I") for _ in range(n_axes)]
             dtype = CT2_TYPES[_read_number(file, "B")]
-            data = _take(file, _read_number(file, "I"))
+            data = _read_exactly(file, _read_number(file, "I"))
             array = np.frombuffer(data, dtype).reshape(shape)
             tensors[name] = torch.tensor(array)
         for _ in range(_read_number(file, "I")):
@@ -179,7 +179,7 @@ def read_ct2(path: str | Path) -> Tensors:
     return tensors
 
 
-def _take(file: io.BytesIO, n_bytes: int) -> bytes:
+def _read_exactly(file: io.BytesIO, n_bytes: int) -> bytes:
     """Read so many bytes, or refuse a file that is cut short."""
     data = file.read(n_bytes)
     if len(data) < n_bytes:
@@ -190,13 +190,15 @@ def _take(file: io.BytesIO, n_bytes: int) -> bytes:
 def _read_number(file: io.BytesIO, code: str) -> int:
     """Read a whole number, of the type that ``struct`` calls so."""
     return int(
-        struct.unpack("<" + code, _take(file, struct.calcsize(code)))[0]
+        struct.unpack("<" + code, _read_exactly(file, struct.calcsize(code)))[
+            0
+        ]
     )
 
 
 def _read_name(file: io.BytesIO) -> str:
     """Read a length, and as many letters."""
-    return _take(file, _read_number(file, "H")).rstrip(b"\0").decode()
+    return _read_exactly(file, _read_number(file, "H")).rstrip(b"\0").decode()
 
 
 # -- names -------------------------------------------------------------------

@@ -125,11 +125,11 @@ def _mixer(
     return logits_of
 
 
-def _sinking(known: Tensor, mix: Tensor) -> Model:
+def _sinking(context: Tensor, mix: Tensor) -> Model:
     """A model whose logits are 0 for known ids and lower for any others."""
 
     def logits_of(ids: Tensor) -> Tensor:
-        news = (ids != known).double()
+        news = (ids != context).double()
         return -(news @ mix.mT)[..., None].expand(*ids.shape, 23)
 
     return logits_of
@@ -175,16 +175,16 @@ def asked(loss: Loss, vocab_size: int, length: int) -> int | str:
     ids = torch.arange(2 * length).view(2, length) * 7 % vocab_size
     size = 30
     sure = size * F.one_hot(ids, vocab_size).double()
-    found = {}
+    losses = {}
     for k in (-1, 0, 1, 2):
         step = k
-        known = torch.zeros_like(sure)
+        logits = torch.zeros_like(sure)
         for t in range(length):
             if 0 <= t + step < length:
-                known[:, t] = sure[:, t + step]
-        found[k] = float(loss(known, ids))
-    best = min(found, key=found.__getitem__)
-    return best if found[best] < 1 else "none"
+                logits[:, t] = sure[:, t + step]
+        losses[k] = float(loss(logits, ids))
+    best = min(losses, key=losses.__getitem__)
+    return best if losses[best] < 1 else "none"
 
 
 _ASKED_BUGS = {
@@ -216,7 +216,7 @@ _ASKED_BUGS = {
         at="oracle",
     ),
     "lowest": Bug(
-        'return best if found[best] < 1 else "none"',
+        'return best if losses[best] < 1 else "none"',
         "return best",
         says="the oracle with the lowest loss, however high it is",
         why="If none comes near 0, the loss asks for nothing that stands "
@@ -225,10 +225,10 @@ _ASKED_BUGS = {
         at="verdict",
     ),
     "rolled": Bug(
-        "known[:, t] = sure[:, t + step]",
-        "known[:, t] = sure[:, t + step]\n"
+        "logits[:, t] = sure[:, t + step]",
+        "logits[:, t] = sure[:, t + step]\n"
         "            else:\n"
-        "                known[:, t] = sure[:, (t + step) % length]",
+        "                logits[:, t] = sure[:, (t + step) % length]",
         says="oracles that are rolled round: what leaves at one end comes "
         "in at the other",
         why="Where there is no token k places on, the oracle knows nothing: "

@@ -506,8 +506,8 @@ def _problem(model: Any, vocab_size: int, expected: int | None) -> str | None:
             if not report.ok:
                 return f"A probe says: {report}."
     except Exception as error:
-        said = explain(error).splitlines()[0], raised_in(error, build)
-        lines = "\n".join(filter(None, said))
+        explained = explain(error).splitlines()[0], raised_in(error, build)
+        lines = "\n".join(filter(None, explained))
         return f"Run on ids, or trained for a step, it raised {lines}"
     return None
 
@@ -532,8 +532,8 @@ def _judge_build(model: Any, case: Case) -> str | None:
             "once at the end, against the table. They are not: look at where "
             "the norms stand, how often the stream is added, and the head."
         )
-    found, due = (_attends(m, case) for m in (model, build(*case.args)))
-    if not (found is None or due is None or _near(found, due)):
+    got, due = (_attends(m, case) for m in (model, build(*case.args)))
+    if not (got is None or due is None or _near(got, due)):
         return (
             "With all matrices of its attention alike in each head, the "
             "logits are not those of softmax(q kᵀ / √D_h) v over the "
@@ -567,13 +567,13 @@ class _View(Mapping[str, Any]):
 
     def __init__(self, model: nn.Module, case: Case) -> None:
         self.model, self.case = model, case
-        self.found = _FOUND.setdefault(model, {})
+        self.looks = _LOOKED_AT.setdefault(model, {})
 
     def __getitem__(self, part: str) -> Any:
-        if part not in self.found:
+        if part not in self.looks:
             with _evaluating(self.model):
-                self.found[part] = _LOOKS[part](self.model, self.case)
-        return self.found[part]
+                self.looks[part] = _LOOKS[part](self.model, self.case)
+        return self.looks[part]
 
     def __iter__(self) -> Iterator[str]:
         return iter(_LOOKS)
@@ -582,7 +582,7 @@ class _View(Mapping[str, Any]):
         return len(_LOOKS)
 
 
-_FOUND: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
+_LOOKED_AT: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
 
 
 def _size(model: nn.Module, case: Case) -> int:
@@ -681,8 +681,8 @@ def _attends(model: nn.Module, case: Case) -> Tensor | None:
     pattern = torch.randn(size, generator=generator(d)) / (d * size) ** 0.25
     for w in model.parameters():
         layers = n_layers if w.size(0) == n_layers else 1
-        known = w.shape[-2:] in ((v, d), (p, d)) or 4 * d in w.shape
-        if not known and w.numel() > 4 * layers * d * d:
+        is_expected = w.shape[-2:] in ((v, d), (p, d)) or 4 * d in w.shape
+        if not is_expected and w.numel() > 4 * layers * d * d:
             return None
     drawn, factor = _fitted(model, case)
     drawn["shift"] = torch.zeros(d)
@@ -727,9 +727,9 @@ def _cut(model: nn.Module, case: Case) -> bool:
                 w.add_(sign * step)
             sides.append(loss().item())
     pairs = list(zip(slopes, steps, strict=True))
-    said = sum((slope * step).sum().item() for slope, step in pairs)
+    predicted = sum((slope * step).sum().item() for slope, step in pairs)
     size = 1e-4 * sum(slope.square().sum().item() for slope in slopes) ** 0.5
-    return abs((sides[0] - sides[1]) / 2 - said) > 0.03 * size
+    return abs((sides[0] - sides[1]) / 2 - predicted) > 0.03 * size
 
 
 _LOOKS: Mapping[str, Callable[[nn.Module, Case], Any]] = {
@@ -817,11 +817,11 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _weights(thing: Any, seen: set[int]) -> Iterator[nn.Parameter]:
+def _weights(thing: Any, visited: set[int]) -> Iterator[nn.Parameter]:
     """All weights, those of modules in a plain list as well."""
-    if id(thing) in seen:
+    if id(thing) in visited:
         return
-    seen.add(id(thing))
+    visited.add(id(thing))
     if isinstance(thing, nn.Parameter):
         yield thing
     inner: Any = ()
@@ -832,7 +832,7 @@ def _weights(thing: Any, seen: set[int]) -> Iterator[nn.Parameter]:
     elif isinstance(thing, (list, tuple)):
         inner = thing
     for part in inner:
-        yield from _weights(part, seen)
+        yield from _weights(part, visited)
 
 
 # -- debug: twelve suspects --------------------------------------------------
@@ -855,8 +855,8 @@ SUSPECTS = (
 def diagnose(model: nn.Module, config: GPTConfig) -> str:
     """Which of the suspects it is, by counting and by probes."""
     v, d, n = config.vocab_size, config.d_model, config.n_layers
-    seen, block = _look(model, v), 12 * d * d + 13 * d
-    missing = count(v, config.max_len, d, n, True, True) - seen.size
+    view, block = _look(model, v), 12 * d * d + 13 * d
+    missing = count(v, config.max_len, d, n, True, True) - view.size
     names = {
         (n - 1) * block: "one block for all",
         n * block: "blocks not registered",
@@ -865,20 +865,20 @@ def diagnose(model: nn.Module, config: GPTConfig) -> str:
     }
     if missing:
         return names[missing]
-    if not seen.repeats:
+    if not view.repeats:
         return "dropout never off"
-    first, middle, last, other = seen.moved
+    first, middle, last, other = view.moved
     if last[0, :2].any() or middle[0, 0]:
         return "sees the future"
     if other[0].any() or first[1].any():
         return "mixes the sentences"
     if not (first[0, -1] and middle[0, -1]):
         return "ignores its context"
-    if seen.report.loss > seen.report.uniform + 5:
+    if view.report.loss > view.report.uniform + 5:
         return "starts too sure"
-    if not seen.report.ok:
+    if not view.report.ok:
         return "stream detached"
-    if seen.equal:
+    if view.equal:
         return "blocks start equal"
     return "right"
 
@@ -964,8 +964,8 @@ def _run(model: nn.Module, ids: Tensor) -> Tensor:
 
 _DIAGNOSE_BUGS = {
     "shared_twice": Bug(
-        "seen.size",
-        "seen.size_by_name",
+        "view.size",
+        "view.size_by_name",
         says="a count in which shared weights stand more than once",
         why="state_dict() lists one block three times under three names. "
         "parameters() has every weight once.",
@@ -973,8 +973,8 @@ _DIAGNOSE_BUGS = {
         at="count",
     ),
     "forgets_eval": Bug(
-        "seen.repeats",
-        "seen.repeats_training",
+        "view.repeats",
+        "view.repeats_training",
         says="a model that is asked twice in training mode",
         why="There dropout is at work, and any two runs differ. Call "
         "model.eval() first: what is still random then is a fault.",
@@ -1095,14 +1095,14 @@ def _shrunk_cases(seed: int) -> list[Case]:
 
 def _hidden(model: nn.Module, vocab_size: int) -> int:
     """How many numbers would be trained that are not registered."""
-    known = set(model.parameters())
-    seen, nodes = set(), [model(torch.arange(4)[None] % vocab_size).grad_fn]
+    registered = set(model.parameters())
+    visited, nodes = set(), [model(torch.arange(4)[None] % vocab_size).grad_fn]
     for node in nodes:
-        if node is not None and node not in seen:
-            seen.add(node)
+        if node is not None and node not in visited:
+            visited.add(node)
             nodes += [other for other, _ in node.next_functions]
-    used = {node.variable for node in seen if hasattr(node, "variable")}
-    return sum(leaf.numel() for leaf in used - known)
+    used = {node.variable for node in visited if hasattr(node, "variable")}
+    return sum(leaf.numel() for leaf in used - registered)
 
 
 def _judge_shrunk(model: Any, case: Case) -> str | None:

@@ -103,9 +103,9 @@ def find_shift(inputs: Tensor, targets: Tensor) -> int | None:
     length = inputs.size(1)
     for s in range(-3, 4):
         early, late = max(s, 0), max(-s, 0)
-        seen = inputs[:, early : length - late]
-        asked = targets[:, late : length - early]
-        if torch.equal(seen, asked):
+        ids = inputs[:, early : length - late]
+        wanted = targets[:, late : length - early]
+        if torch.equal(ids, wanted):
             return s
     return None
 
@@ -138,9 +138,9 @@ _SHIFT_BUGS = {
         at="search",
     ),
     "wraps": Bug(
-        "seen = inputs[:, early : length - late]\n"
-        "        asked = targets[:, late : length - early]",
-        "seen, asked = inputs.roll(-s, dims=1), targets",
+        "ids = inputs[:, early : length - late]\n"
+        "        wanted = targets[:, late : length - early]",
+        "ids, wanted = inputs.roll(-s, dims=1), targets",
         says="rows that are rolled around, so that only s = 0 can fit "
         "everywhere",
         why="roll puts what leaves a row at one end in at the other. Those "
@@ -167,8 +167,8 @@ _SHIFT_BUGS = {
     "best_fit": Bug(
         "for s in",
         "share = {}\n    for s in",
-        "if torch.equal(seen, asked):\n            return s\n    return None",
-        "share[s] = (seen == asked).double().mean().item()\n"
+        "if torch.equal(ids, wanted):\n            return s\n    return None",
+        "share[s] = (ids == wanted).double().mean().item()\n"
         "    return max(share, key=share.__getitem__)",
         says="the shift that fits best, even if it does not fit everywhere",
         why="One wrong target is a wrong target: if no s fits at all "

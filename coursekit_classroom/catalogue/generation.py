@@ -172,8 +172,8 @@ def beam(
         ranked = []
         for total, tokens in open_texts:
             sums = total + next_log_probs(tokens)
-            found = [(s, tokens, t) for t, s in enumerate(sums.tolist())]
-            ranked += found
+            extended = [(s, tokens, t) for t, s in enumerate(sums.tolist())]
+            ranked += extended
         ranked.sort(key=lambda c: c[0], reverse=True)
         open_texts = []
         for rank, (total, tokens, token) in enumerate(ranked):
@@ -272,7 +272,7 @@ _SHORT: dict[str, tuple[int, Rules, float, int]] = {
 }
 
 
-def _found(tree: NextLogProbs, rules: Rules, on: Switches) -> str:
+def _outcome(tree: NextLogProbs, rules: Rules, on: Switches) -> str:
     try:
         tokens, score = mutant(EXERCISES["beam"], on)(tree, *rules)
     except ValueError:  # nothing was finished
@@ -289,20 +289,22 @@ def _telling_trees(g: torch.Generator) -> list[NextLogProbs]:
     other = {"products"} | {n for n, bug in _BEAM_BUGS.items() if bug.alone}
     sets = [NONE, *(m for m in mutants(EXERCISES["beam"]) if not m & other)]
     trees: list[NextLogProbs] = []
-    told = [""] * len(sets)  # what each has found so far
+    outcomes = [""] * len(sets)  # what each has found so far
     for n_tokens, rules, spread, tries in _SHORT.values():
-        alone = {t for t in told if told.count(t) == 1}
+        alone = {t for t in outcomes if outcomes.count(t) == 1}
         best: list[str] = []
         for _ in range(tries):
             tree = _tree(g, n_tokens, rules[1], spread, 0.0)
-            tells = [
-                before if before in alone else before + _found(tree, rules, on)
-                for before, on in zip(told, sets, strict=True)
+            longer = [
+                before
+                if before in alone
+                else before + _outcome(tree, rules, on)
+                for before, on in zip(outcomes, sets, strict=True)
             ]
-            if len(set(tells)) > len(set(best)):
-                best, found = tells, tree
-        told = best
-        trees.append(found)
+            if len(set(longer)) > len(set(best)):
+                best, best_tree = longer, tree
+        outcomes = best
+        trees.append(best_tree)
     return trees
 
 
@@ -609,11 +611,11 @@ def mended(
         k, v = torch.cat((old_k, k)), torch.cat((old_v, v))
         old_k, old_v = k, v
         n_old += len(x)
-        seen = torch.ones(len(x), len(k), dtype=torch.bool)
-        seen = seen.tril(len(k) - len(x))
+        visible = torch.ones(len(x), len(k), dtype=torch.bool)
+        visible = visible.tril(len(k) - len(x))
         outputs.append(
             F.scaled_dot_product_attention(
-                q[None], k[None], v[None], attn_mask=seen
+                q[None], k[None], v[None], attn_mask=visible
             )[0]
         )
     return torch.cat(outputs)
@@ -629,7 +631,7 @@ _MENDED_BUGS = {
         read="further/05_masks#mask-wrong",
     ),
     "unmasked": Bug(
-        "        seen = seen.tril(len(k) - len(x))\n",
+        "        visible = visible.tril(len(k) - len(x))\n",
         "",
         says="no mask, so that a piece of several tokens sees its own future",
         why="One query may see all keys. Several need the triangle, aligned "
@@ -666,11 +668,11 @@ _MENDED_BUGS = {
     "mask_finite": MASK_FINITE.by(
         "outputs.append(\n"
         "            F.scaled_dot_product_attention(\n"
-        "                q[None], k[None], v[None], attn_mask=seen\n"
+        "                q[None], k[None], v[None], attn_mask=visible\n"
         "            )[0]\n"
         "        )",
         "scores = q @ k.T / q.size(-1) ** 0.5\n"
-        "        weights = scores.masked_fill(~seen, -100.0).softmax(-1)\n"
+        "        weights = scores.masked_fill(~visible, -100.0).softmax(-1)\n"
         "        outputs.append(weights @ v)",
     ),
 }

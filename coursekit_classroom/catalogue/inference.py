@@ -246,16 +246,16 @@ def verified(
     accepted, it is drawn from `p[N]`. The result is a pair: the number of
     accepted tokens, and the distribution `(V,)` of the next.
     """
-    kept = 0
+    n_kept = 0
     for n, token in enumerate(drafted):
         ratio = p[n, token] / q[n, token]
         accepted = bool(uniform[n] < ratio)
         if accepted:
-            kept += 1
+            n_kept += 1
             continue
         left = (p[n] - q[n]).clamp(min=0)
-        return kept, left / left.sum()
-    return kept, p[len(drafted)]
+        return n_kept, left / left.sum()
+    return n_kept, p[len(drafted)]
 
 
 _VERIFIED_BUGS = {
@@ -288,8 +288,8 @@ _VERIFIED_BUGS = {
     ),
     "from_p": Bug(
         "left = (p[n] - q[n]).clamp(min=0)\n"
-        "        return kept, left / left.sum()",
-        "return kept, p[n]",
+        "        return n_kept, left / left.sum()",
+        "return n_kept, p[n]",
         says="a rejected token replaced by a draw from p",
         why="Accepted tokens already bring min(p, q). What is missing is "
         "only max(0, p − q).",
@@ -312,8 +312,8 @@ _VERIFIED_BUGS = {
         at="left",
     ),
     "counts_rejected": Bug(
-        "kept, left",
-        "kept + 1, left",
+        "n_kept, left",
+        "n_kept + 1, left",
         says="the rejected token counted as well",
         why="The number is that of the accepted tokens. The rejected one is "
         "replaced by the next draw.",
@@ -507,11 +507,11 @@ def checked(
         runs += 1
         drafted = longer[len(text) :]
         n = min(len(drafted), len(likeliest))
-        kept = 0
-        while kept < n and drafted[kept] == likeliest[kept]:
-            kept += 1
-        own = likeliest[kept : kept + 1]
-        text = torch.cat([text, drafted[:kept], own])
+        n_kept = 0
+        while n_kept < n and drafted[n_kept] == likeliest[n_kept]:
+            n_kept += 1
+        own = likeliest[n_kept : n_kept + 1]
+        text = torch.cat([text, drafted[:n_kept], own])
     return text[: len(ids) + n_new], runs
 
 
@@ -526,9 +526,9 @@ _CHECKED_BUGS = {
         alone=True,
     ),
     "all_agreeing": Bug(
-        "own = likeliest[kept : kept + 1]",
-        "kept = int((drafted[:n] == likeliest[:n]).sum())\n"
-        "        own = likeliest[kept : kept + 1]",
+        "own = likeliest[n_kept : n_kept + 1]",
+        "n_kept = int((drafted[:n] == likeliest[:n]).sum())\n"
+        "        own = likeliest[n_kept : n_kept + 1]",
         says="agreements counted after the first rejection, too",
         why="What was drafted after a wrong token is judged for another "
         "text. Stop at the first.",
@@ -536,20 +536,20 @@ _CHECKED_BUGS = {
         alone=True,
     ),
     "keeps_rejected": Bug(
-        "text = torch.cat([text, drafted[:kept], own])",
-        "if kept < len(drafted):\n"
-        "            own = drafted[kept : kept + 1]\n"
-        "        text = torch.cat([text, drafted[:kept], own])",
+        "text = torch.cat([text, drafted[:n_kept], own])",
+        "if n_kept < len(drafted):\n"
+        "            own = drafted[n_kept : n_kept + 1]\n"
+        "        text = torch.cat([text, drafted[:n_kept], own])",
         says="the rejected token kept, in place of the target's",
         why="The target's own token stands in the same row, and replaces it.",
         read="21_inference#inf-rule",
         at="own",
     ),
     "no_extra": Bug(
-        "text = torch.cat([text, drafted[:kept], own])",
-        "if kept == len(drafted):\n"
+        "text = torch.cat([text, drafted[:n_kept], own])",
+        "if n_kept == len(drafted):\n"
         "            own = own[:0]\n"
-        "        text = torch.cat([text, drafted[:kept], own])",
+        "        text = torch.cat([text, drafted[:n_kept], own])",
         says="no extra token where all drafted ones were kept",
         why="The last row says what follows them, and costs nothing.",
         read="21_inference#inf-how-many",
@@ -563,7 +563,7 @@ _CHECKED_BUGS = {
         read="21_inference#inf-rule",
     ),
     "last_row": Bug(
-        "likeliest[kept : kept + 1]",
+        "likeliest[n_kept : n_kept + 1]",
         "likeliest[-1:]",
         says="the token after all drafted ones in place of a rejected one",
         why="That row has read the rejected token. Take the target's token "
@@ -572,8 +572,8 @@ _CHECKED_BUGS = {
         alone=True,
     ),
     "row_behind": Bug(
-        "likeliest[kept : kept + 1]",
-        "likeliest[min(kept + 1, len(likeliest) - 1)][None]",
+        "likeliest[n_kept : n_kept + 1]",
+        "likeliest[min(n_kept + 1, len(likeliest) - 1)][None]",
         says="the target's token for the position after the rejected one",
         why="That row has read the rejected token. Take the target's token "
         "of the row that rejected it.",

@@ -55,8 +55,8 @@ def is_causal(model: Model, vocab_size: int, length: int) -> bool:
         other[:, t] = torch.arange(vocab_size)
         rows = slice(0, t)
         after = model(other)[:, rows]
-        kept = before[:, rows].expand_as(after)
-        if not torch.allclose(kept, after):
+        expected = before[:, rows].expand_as(after)
+        if not torch.allclose(expected, after):
             return False
     return True
 
@@ -78,8 +78,8 @@ _IS_CAUSAL_BUGS = {
         read="05_masks#mask-diagnosis",
     ),
     "exact": EXACT.by(
-        "torch.allclose(kept, after)",
-        "torch.equal(kept, after)",
+        "torch.allclose(expected, after)",
+        "torch.equal(expected, after)",
         says="a probe that wants the logits equal to the last bit",
         read="05_masks#mask-diagnosis",
     ),
@@ -124,11 +124,11 @@ def _shouts(p: int, k: int = 1, only: int = -1) -> Callable[..., Tensor]:
     def leak(logits: Tensor, ids: Tensor) -> Tensor:
         if p + k >= ids.size(1):
             return logits
-        seen = ids[:, p + k]
+        ahead = ids[:, p + k]
         if only >= 0:
-            logits[:, p] *= 1 - 2 * (seen == only)[:, None].double()
+            logits[:, p] *= 1 - 2 * (ahead == only)[:, None].double()
         else:
-            logits[:, p] += 100 * F.one_hot(seen, logits.size(-1))
+            logits[:, p] += 100 * F.one_hot(ahead, logits.size(-1))
         return logits
 
     return leak

@@ -325,14 +325,14 @@ def _view_two_heads(value: Any, case: Case) -> tuple[list[Any], bool]:
     weights = attention_weights(q, k)[:, :, 8:15].mean(0)
     values = w_v[: tokens.size(-1)].chunk(2, dim=1)
     heads = []
-    said = torch.zeros_like(tokens[:, 8:15])
+    predicted = torch.zeros_like(tokens[:, 8:15])
     for weight, to, out in zip(weights, values, w_o.chunk(2), strict=True):
         share, key = weight.max(dim=-1)
         back = int((torch.arange(8, 15) - key).median())
         factor = round(float((to @ out).diagonal().mean()), 2)
         heads.append((back, bool(share.mean() > 0.5), factor))
-        said += factor * tokens[:, 8 - back : 15 - back]
-    left = (_output(value, x)[:, 8:15] - said).square().mean()
+        predicted += factor * tokens[:, 8 - back : 15 - back]
+    left = (_output(value, x)[:, 8:15] - predicted).square().mean()
     return sorted(heads), bool(left < 0.05)
 
 
@@ -353,8 +353,8 @@ def treats_tokens_alike(layer: Layer, d_model: int) -> bool:
     other, wanted = x.clone(), layer(x).clone()
     other[0] = x[0, order]
     wanted[0] = wanted[0, order]
-    found = layer(other)
-    return torch.allclose(found, wanted)
+    outputs = layer(other)
+    return torch.allclose(outputs, wanted)
 
 
 _ALIKE_BUGS = {
@@ -387,7 +387,7 @@ _ALIKE_BUGS = {
         otherwise=[("other[0] = x[0, order]", "other = x[:, order]")],
     ),
     "copies": Bug(
-        "torch.allclose(found, wanted)",
+        "torch.allclose(outputs, wanted)",
         "torch.equal(layer(x), x)",
         says="a test of whether the layer returns its input",
         why="A layer may compute anything, if it does the same for every "
@@ -600,10 +600,10 @@ def _judge_registered(value: Any, case: Case) -> str | None:
     d_model = case.args[0]
     if not isinstance(value, nn.Module):
         return "Return the module, built for these sizes."
-    found, due = sum(p.numel() for p in value.parameters()), 4 * d_model**2
-    if found != due:
+    n_found, due = sum(p.numel() for p in value.parameters()), 4 * d_model**2
+    if n_found != due:
         return (
-            f"It registers {found} parameters and should register {due}: "
+            f"It registers {n_found} parameters and should register {due}: "
             "four matrices of d_model² numbers, cut into heads or not."
         )
     x = _random_input(value, d_model)
@@ -631,13 +631,13 @@ def _view_registered(value: Any, case: Case) -> Any:
     """
     x = _random_input(value, case.args[0])
     value(x).square().sum().backward()
-    found = sum(p.numel() for p in value.parameters())
+    n_found = sum(p.numel() for p in value.parameters())
     idle = sum(p.numel() for p in value.parameters() if p.grad is None)
-    if found != 4 * case.args[0] ** 2:  # what is not found cannot be changed
-        return f"{found} {idle}"
+    if n_found != 4 * case.args[0] ** 2:  # what is not found cannot be changed
+        return f"{n_found} {idle}"
     unused = _left_as_it_is(value, x, lambda w: w + 1)
     even = _left_as_it_is(value, x, lambda w: -w)
-    return f"{found} {idle} {unused} {even}", _alike_filled(value, case, x)
+    return f"{n_found} {idle} {unused} {even}", _alike_filled(value, case, x)
 
 
 def prune(

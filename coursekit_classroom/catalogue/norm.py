@@ -438,12 +438,12 @@ def _so_far(x: Tensor) -> Tensor:
     return x * count[:, None] / size
 
 
-def _peeks(who: slice, seen: Callable[[Tensor], Tensor]) -> Norm:
+def _peeks(who: slice, scale_of: Callable[[Tensor], Tensor]) -> Norm:
     """Layer norm, but some tokens are scaled by something of the next."""
 
     def peeking(x: Tensor) -> Tensor:
         scale = torch.ones_like(x[..., :1])
-        scale[:, :-1][:, who] = seen(x[:, 1:])[:, who]
+        scale[:, :-1][:, who] = scale_of(x[:, 1:])[:, who]
         return _layer(x) * scale
 
     return peeking
@@ -556,7 +556,7 @@ DEPTHS = (1, 4, 16)
 
 def top_gradients(norm_first: bool, seed: int) -> Tensor:
     """Gradient of the last block's w_out, in stacks of three depths."""
-    found = []
+    norms = []
     for depth in DEPTHS:
         torch.manual_seed(seed)
         config = GPTConfig(vocab_size=1, d_model=32, norm_first=norm_first)
@@ -573,8 +573,8 @@ def top_gradients(norm_first: bool, seed: int) -> Tensor:
         name = "feed_forward.w_out.weight"
         gradient = blocks[-1].get_parameter(name).grad
         assert gradient is not None  # for the type checker
-        found.append(gradient.norm())
-    return torch.stack(found)
+        norms.append(gradient.norm())
+    return torch.stack(norms)
 
 
 def _judge_gradients(value: Any, case: Case) -> str | None:

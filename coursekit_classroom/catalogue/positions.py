@@ -440,16 +440,16 @@ def _adder_cases(seed: int) -> list[Case]:
 # -- open: clocks of your own ------------------------------------------------
 def design() -> Tensor:
     """(200, 8) codes: four clocks at speeds found by a random search."""
-    g, best, kept = generator(0), 0.0, None
+    g, best, best_code = generator(0), 0.0, None
     for _ in range(200):
         w = torch.pi * torch.rand(4, generator=g, dtype=torch.float64)
         angles = torch.arange(200)[:, None] * w
         code = torch.stack((angles.sin(), angles.cos()), -1).flatten(1) / 2
         closest = float((code[0] - code[1:]).norm(dim=1).min())
         if closest > best:
-            best, kept = closest, code
-    assert kept is not None
-    return kept
+            best, best_code = closest, code
+    assert best_code is not None
+    return best_code
 
 
 def _judge_design(value: object, case: Case) -> str | None:

@@ -487,8 +487,8 @@ def _recomputed_cases(seed: int) -> list[Case]:
         q, k, v = randn(g, 5, 11), randn(g, 7, 11), randn(g, 7, 3)
         scores = q @ k.T / 11**0.5
         out, log_sum = scores.softmax(dim=1) @ v, scores.logsumexp(dim=1)
-        given = q, k, v, out, log_sum, randn(g, 5, 3), size
-        cases.append(Case(given, name=name))
+        args = q, k, v, out, log_sum, randn(g, 5, 3), size
+        cases.append(Case(args, name=name))
     return cases
 
 
@@ -517,7 +517,9 @@ def law(
     for blocks, _, _, _, loss in done:
         losses.setdefault(blocks, []).append(loss)
     n = torch.tensor(list(losses), dtype=float64)
-    y = torch.tensor([min(found) for found in losses.values()], dtype=float64)
+    y = torch.tensor(
+        [min(of_size) for of_size in losses.values()], dtype=float64
+    )
     fits = []
     for a in exponents:
         x = n**-a
@@ -562,8 +564,8 @@ _LAW_BUGS = {
         at="runs",
     ),
     "mean": Bug(
-        "min(found)",
-        "sum(found) / len(found)",
+        "min(of_size)",
+        "sum(of_size) / len(of_size)",
         says="the mean over a size's runs instead of the best of them",
         why="Runs at bad rates say nothing of what a size can do.",
         read="further/18_scaling#scale-wrong",

@@ -200,9 +200,9 @@ def mended(
     """
 
     def one_head(
-        asks: Tensor, asked: Tensor, see: Tensor, w: Sequence[Tensor]
+        y: Tensor, source: Tensor, see: Tensor, w: Sequence[Tensor]
     ) -> Tensor:
-        return attend(asks @ w[0], asked @ w[1], asked @ w[2], see)
+        return attend(y @ w[0], source @ w[1], source @ w[2], see)
 
     n = x.size(1)
     causal = torch.ones(n, n, dtype=torch.bool).tril()
@@ -266,10 +266,10 @@ _MENDED_BUGS = {
         alone=True,
     ),
     "mask_finite": MASK_FINITE.by(
-        "return attend(asks @ w[0], asked @ w[1], asked @ w[2], see)",
-        "scores = asks @ w[0] @ (asked @ w[1]).mT / w[0].size(-1) ** 0.5\n"
+        "return attend(y @ w[0], source @ w[1], source @ w[2], see)",
+        "scores = y @ w[0] @ (source @ w[1]).mT / w[0].size(-1) ** 0.5\n"
         "        scores = scores.masked_fill(~see, -1e4)\n"
-        "        return scores.softmax(dim=-1) @ (asked @ w[2])",
+        "        return scores.softmax(dim=-1) @ (source @ w[2])",
     ),
 }
 
@@ -447,16 +447,16 @@ def shift(
     inputs = torch.full((len(targets), size), pad)
     answers = torch.full((len(targets), size), -100)
     for i, row in enumerate(targets):
-        fed, asked = [bos, *row], [*row, eos]
-        inputs[i, : len(fed)] = torch.tensor(fed)
-        answers[i, : len(asked)] = torch.tensor(asked)
+        read, next_ids = [bos, *row], [*row, eos]
+        inputs[i, : len(read)] = torch.tensor(read)
+        answers[i, : len(next_ids)] = torch.tensor(next_ids)
     return inputs, answers
 
 
 _SHIFT_BUGS = {
     "unshifted": Bug(
-        "fed, asked = [bos, *row], [*row, eos]",
-        "fed = asked = [bos, *row, eos]",
+        "read, next_ids = [bos, *row], [*row, eos]",
+        "read = next_ids = [bos, *row, eos]",
         ") + 1",
         ") + 2",
         says="input and answers that are the same",
@@ -510,10 +510,10 @@ _SHIFT_BUGS = {
         at="fill",
     ),
     "on_the_left": Bug(
-        ": len(fed)]",
-        "size - len(fed) :]",
-        ": len(asked)]",
-        "size - len(asked) :]",
+        ": len(read)]",
+        "size - len(read) :]",
+        ": len(next_ids)]",
+        "size - len(next_ids) :]",
         says="padding on the left",
         why="Then a text's positions depend on the longest one of its "
         "batch. Targets are filled up on the right, where the causal mask "
@@ -521,8 +521,8 @@ _SHIFT_BUGS = {
         read="14_seq2seq#seq-shift",
     ),
     "reads_eos": Bug(
-        "= torch.tensor(fed)",
-        "= torch.tensor(fed)\n"
+        "= torch.tensor(read)",
+        "= torch.tensor(read)\n"
         "        inputs[i, len(row) + 1 : len(row) + 2] = eos",
         says="one padded row cut at both ends, so that short rows read "
         "their own eos",
@@ -651,10 +651,10 @@ def _translate_cases(seed: int) -> list[Case]:
     def decode(tgt: Tensor, memory: Tensor, real: Tensor | None) -> Tensor:
         """Logits from a table: of all that is seen, none like another."""
         read = memory if real is None else memory * real
-        seen = (tgt + 3).cumsum(dim=1) * 37 + read.sum(dim=1, keepdim=True)
-        logits = table[(seen + 101 * torch.arange(tgt.size(1))) % 1009]
+        mixed = (tgt + 3).cumsum(dim=1) * 37 + read.sum(dim=1, keepdim=True)
+        logits = table[(mixed + 101 * torch.arange(tgt.size(1))) % 1009]
         # The end comes once, somewhere on the way.
-        ends = (seen % 5 == 0) & (tgt != bos)
+        ends = (mixed % 5 == 0) & (tgt != bos)
         logits[..., eos] = torch.where(ends, 2.0, logits[..., eos] / 4)
         return logits
 
@@ -662,8 +662,8 @@ def _translate_cases(seed: int) -> list[Case]:
         src = torch.randint(3, 103, (b, s), generator=g)
         lengths = torch.tensor([s, *(s // 2 + i for i in range(1, b))])
         real = torch.arange(s) < lengths[:, None]
-        given = encode, decode, src, real, pad, bos, eos, size
-        return Case(given, name=name)
+        args = encode, decode, src, real, pad, bos, eos, size
+        return Case(args, name=name)
 
     return [case(5, 11, 13, "five sources, four of them padded")]
 

@@ -269,17 +269,17 @@ def replay(word: list[int], merges: Mapping[Pair, int]) -> list[int]:
     ids = list(word)
     while True:
         pairs = enumerate(pairwise(ids))
-        known = [(merges[pair], i) for i, pair in pairs if pair in merges]
-        if not known:
+        mergeable = [(merges[pair], i) for i, pair in pairs if pair in merges]
+        if not mergeable:
             return ids
-        new, place = min(known)
+        new, place = min(mergeable)
         ids[place : place + 2] = [new]
 
 
 _REPLAY_BUGS = {
     "leftmost": Bug(
-        "min(known)",
-        "known[0]",
+        "min(mergeable)",
+        "mergeable[0]",
         says="the first known pair from the left, whatever its id",
         why="The model was trained on texts that were cut by the merges in "
         "the order of learning. Look at all known pairs, take the smallest "
@@ -287,8 +287,8 @@ _REPLAY_BUGS = {
         read="01_tokenizer#tok-predict-then",
     ),
     "latest_everywhere": Bug(
-        "new, place = min(known)\n        ids[place : place + 2] = [new]",
-        "new, place = max(known)\n"
+        "new, place = min(mergeable)\n        ids[place : place + 2] = [new]",
+        "new, place = max(mergeable)\n"
         "        list(merge_in_place(ids, (ids[place], ids[place + 1]), new))",
         says="the known pair with the largest id, which was learned last, "
         "merged everywhere",
@@ -298,8 +298,8 @@ _REPLAY_BUGS = {
         alone=True,
     ),
     "smallest_pair": Bug(
-        "min(known)",
-        "min(known, key=lambda at: ids[at[1] : at[1] + 2])",
+        "min(mergeable)",
+        "min(mergeable, key=lambda at: ids[at[1] : at[1] + 2])",
         says="the smallest pair, instead of the one that makes the smallest "
         "id",
         why="`min(known)` compares the pairs themselves. What counts is "
@@ -309,11 +309,11 @@ _REPLAY_BUGS = {
     "longest": Bug(
         "while True:\n"
         "        pairs = enumerate(pairwise(ids))\n"
-        "        known = [(merges[pair], i) for i, pair in pairs "
+        "        mergeable = [(merges[pair], i) for i, pair in pairs "
         "if pair in merges]\n"
-        "        if not known:\n"
+        "        if not mergeable:\n"
         "            return ids\n"
-        "        new, place = min(known)\n"
+        "        new, place = min(mergeable)\n"
         "        ids[place : place + 2] = [new]",
         "known_as = {bytes([i]): i for i in range(256)}\n"
         "    spelled = {i: piece for piece, i in known_as.items()}\n"
@@ -389,12 +389,12 @@ def _tells(word: list[int], merges: Mapping[Pair, int]) -> bool:
         zip(orders, ends, strict=True), (False, True)
     ):
         ids = list(word)
-        while known := [
+        while mergeable := [
             (merges[pair], i, pair)
             for i, pair in enumerate(pairwise(ids))
             if pair in merges
         ]:
-            new, i, pair = min(known, key=lambda at: order(*at))
+            new, i, pair = min(mergeable, key=lambda at: order(*at))
             if len(ids) == len(word):
                 firsts.add(i)
             if everywhere:
@@ -418,24 +418,24 @@ def stream(pieces: Sequence[bytes]) -> list[str]:
     Characters that are complete are not held back because of an unfinished one
     behind them. Joined, the strings are the whole text.
     """
-    kept, out = b"", []
+    pending, out = b"", []
     for piece in pieces:
-        kept += piece
-        end = len(kept)
+        pending += piece
+        end = len(pending)
         try:
-            text = kept.decode()
+            text = pending.decode()
         except UnicodeDecodeError as error:
             end = error.start
-            text = kept[:end].decode()
-        kept = kept[end:]
+            text = pending[:end].decode()
+        pending = pending[end:]
         out.append(text)
     return out
 
 
 _STREAM_BUGS = {
     "each_alone": Bug(
-        "kept.decode()",
-        'kept.decode(errors="replace")',
+        "pending.decode()",
+        'pending.decode(errors="replace")',
         says="each piece turned into text at once, with � for what is not a "
         "whole character",
         why="A character may span several pieces. Keep the bytes that are "
@@ -444,8 +444,8 @@ _STREAM_BUGS = {
         at="decode",
     ),
     "ignored": Bug(
-        "kept.decode()",
-        'kept.decode(errors="ignore")',
+        "pending.decode()",
+        'pending.decode(errors="ignore")',
         says="each piece turned into text at once, with what is not a whole "
         "character left out",
         why="The � are gone, and the characters with them. Keep the bytes "
@@ -470,8 +470,8 @@ _STREAM_BUGS = {
         read="further/01_tokenizer#tok-stream",
     ),
     "kept_if_whole": Bug(
-        "kept = kept[end:]",
-        "if end < len(kept):\n            kept = kept[end:]",
+        "pending = pending[end:]",
+        "if end < len(pending):\n            pending = pending[end:]",
         says="bytes that are kept although they were given out, where no "
         "character was cut",
         why="What was given out is kept no longer: empty the buffer after a "
@@ -663,7 +663,7 @@ def _trust_cases(seed: int) -> list[Case]:
         ("one that knows only ASCII", only_ascii, decode),
         ("one that obeys the user", control_tokens, decode),
     ]
-    return [Case((e, d, name, number), name=said) for said, e, d in pairs]
+    return [Case((e, d, name, number), name=label) for label, e, d in pairs]
 
 
 EXERCISES = {

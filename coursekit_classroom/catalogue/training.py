@@ -35,16 +35,16 @@ def rates(
     `warmup` is a whole number from 0 to `total − 1`; if it is 0, there is no
     rise. `floor` is a rate, not a share. The result is a list of n numbers.
     """
-    found = []
+    rates_so_far = []
     for step in range(1, n + 1):
         if step <= warmup:
-            found.append(peak * step / warmup)
+            rates_so_far.append(peak * step / warmup)
         else:
-            way = (step - warmup) / (total - warmup)
-            way = min(way, 1.0)
-            height = (1 + math.cos(math.pi * way)) / 2
-            found.append(floor + (peak - floor) * height)
-    return found
+            share = (step - warmup) / (total - warmup)
+            share = min(share, 1.0)
+            height = (1 + math.cos(math.pi * share)) / 2
+            rates_so_far.append(floor + (peak - floor) * height)
+    return rates_so_far
 
 
 _RATES_BUGS = {
@@ -67,7 +67,7 @@ _RATES_BUGS = {
         read="11_training#train-rate",
     ),
     "rises_again": Bug(
-        "            way = min(way, 1.0)\n",
+        "            share = min(share, 1.0)\n",
         "",
         says="a cosine that rises again after the last update",
         why="Beyond π the cosine climbs. Keep the fraction of the way at "
@@ -494,7 +494,7 @@ def plan(
     starts at 0 if its name ends in `bias`, else at 1.
     """
     narrow = std / (2 * n_layers) ** 0.5
-    found = {}
+    plan_of = {}
     for name, shape in shapes.items():
         matrix = len(shape) >= 2
         writes = name.endswith(("w_o.weight", "w_out.weight"))
@@ -502,8 +502,8 @@ def plan(
             mean, size = 0.0, narrow if writes else std
         else:
             mean, size = 0.0 if name.endswith("bias") else 1.0, 0.0
-        found[name] = mean, size, decay if matrix else 0.0
-    return found
+        plan_of[name] = mean, size, decay if matrix else 0.0
+    return plan_of
 
 
 _PLAN_BUGS = {
@@ -613,8 +613,8 @@ EXERCISES = {
         bugs=_RATES_BUGS,
         variants={
             "line": Variant(
-                "(1 + math.cos(math.pi * way)) / 2",
-                "1 - way",
+                "(1 + math.cos(math.pi * share)) / 2",
+                "1 - share",
                 asks="Here the rate falls along a straight line from "
                 "the peak to the floor, not along half a cosine.",
                 texts={
@@ -662,9 +662,9 @@ EXERCISES = {
         bugs=_PLAN_BUGS,
         variants={
             "tables_free": Variant(
-                "found = {}",
+                "plan_of = {}",
                 'tables = ("embedding.weight", "positions.weight")\n'
-                "    found = {}",
+                "    plan_of = {}",
                 "decay if matrix else 0.0",
                 "decay if matrix and not name.endswith(tables) else 0.0",
                 asks="Here the token table and the table of positions "

@@ -146,8 +146,8 @@ def rendered(turns: list[tuple[str, str]]) -> str:
     continues with is its answer.
     """
     text = ""
-    for role, said in turns:
-        text += f"<|im_start|>{role}\n{said}<|im_end|>\n"
+    for role, content in turns:
+        text += f"<|im_start|>{role}\n{content}<|im_end|>\n"
     if turns[-1][0] == "user":
         text += "<|im_start|>assistant\n"
     return text
@@ -155,8 +155,8 @@ def rendered(turns: list[tuple[str, str]]) -> str:
 
 _RENDERED_BUGS = {
     "no_end": Bug(
-        "{said}<|im_end|>\\",
-        "{said}\\",
+        "{content}<|im_end|>\\",
+        "{content}\\",
         says="turns that never end",
         why="Without <|im_end|> the model can't tell where somebody stops, "
         "and it does not stop either.",
@@ -239,11 +239,11 @@ def _rendered_cases(seed: int) -> list[Case]:
     words = ["cat", "dog", "kite", "lake", "ball", "tea"]
     order = torch.randperm(len(words), generator=generator(seed)).tolist()
     a, b, c = (words[i] for i in order[:3])
-    asked = [("system", f"Be a {a}.\n"), ("user", f" Who has the {b}?")]
+    question = [("system", f"Be a {a}.\n"), ("user", f" Who has the {b}?")]
     return [
-        Case((asked,), name="a question"),
-        Case(([*asked, ("assistant", f"A {c}.")],), name="an answered one"),
-        Case((asked[:1],), name="nobody has asked yet"),
+        Case((question,), name="a question"),
+        Case(([*question, ("assistant", f"A {c}.")],), name="an answered one"),
+        Case((question[:1],), name="nobody has asked yet"),
     ]
 
 

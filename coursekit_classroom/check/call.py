@@ -178,10 +178,10 @@ def known_copies(value: Any) -> dict[int, Any]:
     if not isinstance(value, torch.nn.Module):
         return {}
     return {
-        id(held): type(held)()
+        id(container): type(container)()
         for part in value.modules()
-        for held in vars(part).values()
-        if type(held) in (OrderedDict, set) and not held
+        for container in vars(part).values()
+        if type(container) in (OrderedDict, set) and not container
     }
 
 
@@ -256,7 +256,7 @@ def kind(error: BaseException) -> str:
     return error.kind if isinstance(error, Raised) else type(error).__name__
 
 
-def said(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """The first line of an exception's message, wherever it was raised."""
     # Where there is no message, the line that raised it comes second, too.
     text = error.text if isinstance(error, Raised) else str(error).strip()
@@ -268,7 +268,7 @@ def marks_a_stub(error: BaseException) -> bool:
 
     PyTorch raises this class too, always with a message.
     """
-    return kind(error) == "NotImplementedError" and not said(error)
+    return kind(error) == "NotImplementedError" and not message_of(error)
 
 
 def raised_in(error: BaseException, ours: Function) -> str:
@@ -299,7 +299,7 @@ def explain(error: BaseException) -> str:
     """An exception in a line, and the line of the function it came from."""
     if isinstance(error, Raised):
         return f"{error.kind}: {error.text}".rstrip(": ")
-    text = f"{type(error).__name__}: {said(error)}".rstrip(": ")
+    text = f"{type(error).__name__}: {message_of(error)}".rstrip(": ")
     frames = traceback.extract_tb(error.__traceback__)[1:]
     if not frames or Path(frames[0].filename).parent == HERE:
         return text  # it comes from the check itself

@@ -229,8 +229,8 @@ def judged(
     """None if a value is right, else what is wrong with it."""
     got = in_form_of(expected, got)
     if exercise.words and isinstance(got, str) and got not in exercise.words:
-        known = ", ".join(map(repr, exercise.words))
-        return f"Expected one of {known}, written like this: got {got!r}."
+        words = ", ".join(map(repr, exercise.words))
+        return f"Expected one of {words}, written like this: got {got!r}."
     try:
         if exercise.judge is None:
             return difference(got, expected, exercise.rtol, exercise.atol)
@@ -265,7 +265,7 @@ def failure(
     """Report on the first case that is not right, and on the cause."""
     number = next(i for i, problem in enumerate(problems) if problem)
     case, n, right = cases[number], len(cases), problems.count(None)
-    known = mistakes(exercise, on)
+    by_name = mistakes(exercise, on)
     yes_or_no = all(isinstance(o.value, bool) for o in outcomes)
     called = [
         f"{name} {describe(value)}".replace(" a tensor ", " ")
@@ -285,7 +285,7 @@ def failure(
         right=right,
         total=n,
         diagnosis=named[0] if named else NONE,
-        mistakes=[[known[b] for b in sorted(on)] for on in named],
+        mistakes=[[by_name[b] for b in sorted(on)] for on in named],
         sought=bool(exercise.bugs),
         partly_seen=exercise.view is not None or yes_or_no,
     )

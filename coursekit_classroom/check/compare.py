@@ -29,7 +29,7 @@ def difference(
     expected: Any,
     rtol: float,
     atol: float,
-    what: str = "Result",
+    label: str = "Result",
     equal_nan: bool = False,
     brief: bool = False,
 ) -> str | None:
@@ -45,7 +45,7 @@ def difference(
             tuple, list or dict of these.
         rtol: how far a number may be off, relative to the right one.
         atol: how far any number may be off.
-        what: the name of the part that is being compared.
+        label: the name of the part that is being compared.
         equal_nan: whether NaN is the same as NaN.
         brief: whether it is enough to name the part where numbers differ.
 
@@ -55,7 +55,7 @@ def difference(
     if isinstance(expected, (torch.Tensor, *NUMBER)):
         fits = isinstance(got, (torch.Tensor, *NUMBER))
         if fits:
-            return numbers(got, expected, rtol, atol, what, equal_nan, brief)
+            return numbers(got, expected, rtol, atol, label, equal_nan, brief)
         parts: Any = ()
     elif isinstance(expected, (list, tuple)):
         fits = isinstance(got, (list, tuple)) and len(got) == len(expected)
@@ -72,9 +72,9 @@ def difference(
             f"tuples, lists or dicts of these: got {type(expected)}"
         )
     if not fits:
-        return mismatch(what, describe(expected), describe(got))
+        return mismatch(label, describe(expected), describe(got))
     for part in parts:
-        inner = f"{what}[{part!r}]"
+        inner = f"{label}[{part!r}]"
         message = difference(
             got[part], expected[part], rtol, atol, inner, equal_nan, brief
         )
@@ -114,8 +114,8 @@ def in_form_of(expected: Any, got: Any) -> Any:
             if stacked(expected).shape == got.shape:
                 got = list(got)
         elif isinstance(expected, torch.Tensor) and expected.dim():
-            found = stacked(got, expected.dtype)
-            return found if found.shape == expected.shape else got
+            tensor = stacked(got, expected.dtype)
+            return tensor if tensor.shape == expected.shape else got
         elif not whole and isinstance(got, torch.Tensor) and got.numel() == 1:
             # A judge may need a number; one of float32 is told as such.
             keeps = got.requires_grad or got.dtype == torch.float32
@@ -164,7 +164,7 @@ def numbers(
     expected: Any,
     rtol: float,
     atol: float,
-    what: str,
+    label: str,
     equal_nan: bool,
     brief: bool = False,
 ) -> str | None:
@@ -173,18 +173,18 @@ def numbers(
         return None
     if isinstance(expected, float) and getattr(got, "requires_grad", False):
         return (
-            f"{what}: expected a number, got a tensor that holds its graph. "
+            f"{label}: expected a number, got a tensor that holds its graph. "
             "Call .item() on it."
         )
     a, b = as_tensor(got), as_tensor(expected)
     if a.shape != b.shape:
-        return mismatch(what, f"shape {shape(b)}", shape(a))
+        return mismatch(label, f"shape {shape(b)}", shape(a))
     if a.dtype == b.dtype and torch.equal(a, b):  # as most are
         return None
     strict = b.dim() > 0 or torch.bool in (a.dtype, b.dtype)
     if strict and kind(a) != kind(b):
         return mismatch(
-            what, f"{kind(b)} ({precision(b)})", f"{kind(a)} ({precision(a)})"
+            label, f"{kind(b)} ({precision(b)})", f"{kind(a)} ({precision(a)})"
         )
     wide = torch.promote_types(
         torch.promote_types(a.dtype, b.dtype), torch.float64
@@ -197,14 +197,14 @@ def numbers(
     if not wrong.any():
         return None
     if brief:
-        return what
+        return label
     gap = torch.where(wrong, (x - y).abs(), -1.0)
     gap = torch.where(gap.isnan(), math.inf, gap)
     # PyTorch's own would import SymPy first, which takes more than a second.
     worst = np.unravel_index(int(gap.argmax()), gap.shape)
     where = f" at {[int(i) for i in worst]}" if worst else ""
     right, left = apart(b[worst].item(), a[worst].item())
-    text = mismatch(what + where, right, left)
+    text = mismatch(label + where, right, left)
     return f"{text} {pattern(x, y, wrong)}" if x.numel() > 1 else text
 
 
@@ -242,9 +242,9 @@ def apart(right: Any, got: Any) -> tuple[str, str]:
     return one, other
 
 
-def mismatch(what: str, expected: str, got: str) -> str:
+def mismatch(label: str, expected: str, got: str) -> str:
     """The sentence that all differences share."""
-    return f"{what}: expected {expected}, got {got}."
+    return f"{label}: expected {expected}, got {got}."
 
 
 def describe(value: Any) -> str:

@@ -224,18 +224,18 @@ def mistakes(exercise: Exercise, on: Switches = NONE) -> dict[str, Bug]:
 
     Under a variant, the book's own solution is one of them.
     """
-    known = {**EVERYWHERE, **exercise.bugs}
-    asked = [v for name, v in exercise.variants.items() if name in on]
-    if asked:
-        known[BOOK] = Bug(
+    by_name = {**EVERYWHERE, **exercise.bugs}
+    variants = [v for name, v in exercise.variants.items() if name in on]
+    if variants:
+        by_name[BOOK] = Bug(
             says="the book's own solution",
             why="This assignment differs. "
-            + " ".join(variant.asks for variant in asked),
+            + " ".join(variant.asks for variant in variants),
         )
-    for variant in asked:
+    for variant in variants:
         for name, texts in variant.texts.items():
-            known[name] = replace(known[name], **texts)
-    return known
+            by_name[name] = replace(by_name[name], **texts)
+    return by_name
 
 
 def generator(seed: int) -> torch.Generator:
@@ -257,8 +257,8 @@ def find(id: str) -> Exercise:
     chapter, _, name = str(id).partition("/")
     if chapter in chapters() and name in exercises(chapter):
         return exercises(chapter)[name]
-    known = [f"{c}/{n}" for c in chapters() for n in exercises(c)]
-    near = get_close_matches(str(id), known, 7, 0.5)
+    ids = [f"{c}/{n}" for c in chapters() for n in exercises(c)]
+    near = get_close_matches(str(id), ids, 7, 0.5)
     raise ValueError(
         f"an exercise's id is chapter/name: got {id!r}, and there is no such "
         + (f"exercise. Near it: {', '.join(near)}." if near else "chapter. ")
@@ -273,8 +273,8 @@ def id_of(exercise: Exercise) -> str:
         ValueError: if it is none of the catalogue or an overlay.
     """
     for chapter in chapters():
-        for name, known in exercises(chapter).items():
-            if known is exercise:
+        for name, candidate in exercises(chapter).items():
+            if candidate is exercise:
                 return f"{chapter}/{name}"
     raise ValueError(
         "an exercise has an id if it is in the catalogue or in an overlay: "
@@ -325,8 +325,8 @@ def load(path: Path) -> ModuleType:
     sys.modules[name] = module  # inspect finds sources through it
     try:
         spec.loader.exec_module(module)
-        known = module.EXERCISES.values()
-        if not all(isinstance(one, Exercise) for one in known):
+        values = module.EXERCISES.values()
+        if not all(isinstance(one, Exercise) for one in values):
             raise TypeError("a value of EXERCISES is no Exercise")
     except (Exception, SystemExit) as error:
         del sys.modules[name]

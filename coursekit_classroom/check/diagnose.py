@@ -12,7 +12,13 @@ from functools import cache, lru_cache
 from itertools import combinations
 from typing import Any
 
-from coursekit_classroom.check.call import SAID, Outcome, kind, said, state
+from coursekit_classroom.check.call import (
+    SAID,
+    Outcome,
+    kind,
+    message_of,
+    state,
+)
 from coursekit_classroom.check.compare import (
     EXACT,
     difference,
@@ -54,8 +60,8 @@ def go_together(exercise: Exercise, *names: str) -> bool:
         return False
     try:
         for size in range(len(exercise.variants) + 1):
-            for asked in combinations(exercise.variants, size):
-                source_of(exercise, frozenset((*asked, *names)))
+            for variants in combinations(exercise.variants, size):
+                source_of(exercise, frozenset((*variants, *names)))
     except EditError:
         return False
     return True
@@ -136,42 +142,40 @@ def explanations(
         for got, right in zip(outcomes, rights, strict=True)
     ]
     traces = [(n, trace(exercise, cases[n], outcomes[n])) for n in order]
-    known = mutants(exercise)
+    candidates = mutants(exercise)
     if all(isinstance(r.value, (bool, int, *EXACT)) for r in rights):
-        known = [mutant for mutant in known if len(mutant) == 1]
-    causes = explaining(references, traces, known, on)
+        candidates = [mutant for mutant in candidates if len(mutant) == 1]
+    causes = explaining(references, traces, candidates, on)
     if not causes:  # another way, and a mistake on it
-        traces = [(n, replace(seen, other_way=False)) for n, seen in traces]
-        causes = explaining(references, traces, known, on)
+        traces = [(n, replace(one, other_way=False)) for n, one in traces]
+        causes = explaining(references, traces, candidates, on)
     if causes or not any(
         different(got, right, exercise.keeps_models)
         for got, right in zip(outcomes, rights, strict=True)
     ):
         return causes
     loose = [
-        (n, replace(seen, arguments={}))
-        for n, seen in traces
-        if not seen.raised
+        (n, replace(one, arguments={})) for n, one in traces if not one.raised
     ]
     if len(loose) < len(traces):
         return []
     if exercise.judge is None:  # it may be right but for that
-        known = [NONE, *known]
+        candidates = [NONE, *candidates]
     return [
         mutant | {IN_PLACE}
-        for mutant in explaining(references, loose, known, on)
+        for mutant in explaining(references, loose, candidates, on)
     ]
 
 
 def explaining(
     references: References,
     traces: Sequence[tuple[int, "Trace"]],
-    known: Sequence[Switches],
+    candidates: Sequence[Switches],
     on: Switches,
 ) -> list[Switches]:
     """Those of some mutants that leave these traces, the smallest first."""
     explanations: list[Switches] = []
-    for mutant in known:
+    for mutant in candidates:
         if any(one <= mutant for one in explanations):
             continue
         if all(
@@ -193,7 +197,7 @@ class Trace:
     raised: str = ""
     """The class of what was raised."""
 
-    said: str = ""
+    message: str = ""
     """The first line of its message."""
 
     value: Any = None
@@ -212,7 +216,9 @@ class Trace:
 def trace(exercise: Exercise, case: Case, outcome: Outcome) -> Trace:
     """Extract the comparable parts of a case's outcome."""
     if outcome.error:
-        return Trace(raised=kind(outcome.error), said=said(outcome.error))
+        return Trace(
+            raised=kind(outcome.error), message=message_of(outcome.error)
+        )
     value = outcome.value
     if exercise.view is not None:
         try:
@@ -231,10 +237,10 @@ def same(exercise: Exercise, a: Trace, b: Trace) -> bool:
     if a.malformed or b.malformed or a.other_way != b.other_way:
         return False
     if a.raised or b.raised:
-        silent = any(x.said.startswith(SAID[:150]) for x in (a, b))
+        silent = any(x.message.startswith(SAID[:150]) for x in (a, b))
         # The sizes that do not fit change places when the operands do.
-        alike_said = sorted(a.said.split()) == sorted(b.said.split())
-        return a.raised == b.raised and (silent or alike_said)
+        alike_message = sorted(a.message.split()) == sorted(b.message.split())
+        return a.raised == b.raised and (silent or alike_message)
     try:
         if not alike(exercise, a.value, b.value):
             return False

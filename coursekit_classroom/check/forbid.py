@@ -118,10 +118,10 @@ class Watch:
         for name, thing in self.things:
             function = entry(name, thing)
             if isinstance(function, FunctionType):
-                known = self.codes.setdefault(id(function.__code__), [])
+                entries = self.codes.setdefault(id(function.__code__), [])
             else:
-                known = self.built_in.setdefault(function.__name__, [])
-            known.append((name, thing))
+                entries = self.built_in.setdefault(function.__name__, [])
+            entries.append((name, thing))
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
         """Look at one event: see ``sys.setprofile``."""

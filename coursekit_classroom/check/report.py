@@ -76,8 +76,8 @@ class Report:
         if self.hint:
             return [self.hint]
         if not self.mistakes:
-            known = self.status == "wrong" and self.sought
-            return ["Wrong; cause not recognized."] if known else []
+            unrecognized = self.status == "wrong" and self.sought
+            return ["Wrong; cause not recognized."] if unrecognized else []
         likely, *others = self.mistakes
         verb = "looks" if self.partly_seen else "behaves exactly"
         lines = [f"It {verb} like: {says(likely)}."]

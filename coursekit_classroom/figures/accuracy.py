@@ -8,11 +8,6 @@ from matplotlib.patches import Rectangle
 from coursekit_classroom.figures.shapes import sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "accuracy_dots",
-    "class_token_path",
-]
-
 
 def class_token_path(answer: str) -> Axes:
     """Draw a ViT: tokens, positions, blocks, and where the answer is read.

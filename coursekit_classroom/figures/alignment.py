@@ -10,12 +10,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import box, sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "alignment",
-    "dependence",
-    "ngram_hits",
-]
-
 
 def alignment(
     source: Sequence[str], target: Sequence[str], weights: Tensor

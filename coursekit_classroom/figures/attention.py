@@ -17,12 +17,6 @@ from coursekit_classroom.figures.shapes import (
 )
 from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
 
-__all__ = [
-    "attention_flow",
-    "attention_steps",
-    "projections",
-]
-
 
 def projections(
     x: Tensor, matrices: Mapping[str, Tensor], names: Sequence[str]

@@ -8,15 +8,6 @@ from matplotlib.patches import Patch, Rectangle
 from coursekit_classroom.figures.shapes import sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "beam_tree",
-    "cache_steps",
-    "kept_vectors",
-    "key_changes",
-    "padded_prompts",
-    "times_less",
-]
-
 
 def key_changes(
     tokens: Sequence[str], rows: Mapping[str, Sequence[Number | None]]

@@ -10,13 +10,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import as_array
 from coursekit_classroom.figures.style import COLORS, Number, new_figure
 
-__all__ = [
-    "bars",
-    "curves",
-    "intervals",
-    "ladder",
-]
-
 
 def bars(
     values: Tensor | np.ndarray,

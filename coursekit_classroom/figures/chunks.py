@@ -8,8 +8,6 @@ from matplotlib.patches import Rectangle
 from coursekit_classroom.figures.shapes import write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = ["running_softmax", "tiles"]
-
 WEIGHT = COLORS[ROLES["weight"]]
 FRACTIONS = {1: "1", 0.5: "½", 0.25: "¼", 0.125: "⅛"}
 

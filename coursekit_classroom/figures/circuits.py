@@ -9,13 +9,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import decimal, sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "bar_panels",
-    "induction_path",
-    "lens_rows",
-    "patched_stream",
-]
-
 BACK = {"arrowstyle": "-|>", "linewidth": 1.8}
 
 

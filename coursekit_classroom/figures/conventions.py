@@ -10,8 +10,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import as_array, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = ["slices", "weights_both_ways"]
-
 STREAM = COLORS[ROLES["stream"]]
 
 

@@ -8,15 +8,6 @@ from matplotlib.axes import Axes
 from coursekit_classroom.figures.shapes import box, rectangle, sheet, write
 from coursekit_classroom.figures.style import COLORS, Number, new_figure
 
-__all__ = [
-    "CostRow",
-    "cost_columns",
-    "loss_by_size",
-    "matrix_products",
-    "roofline",
-    "stacks",
-]
-
 BAR = 24  # how long the longest bar of a column is, of 100
 
 

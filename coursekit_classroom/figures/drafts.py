@@ -8,8 +8,6 @@ from matplotlib.patches import Polygon, Rectangle
 from coursekit_classroom.figures.shapes import sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = ["kept_and_redrawn", "stored_row"]
-
 COLUMNS, WIDE = (0.0, 1.6, 3.2), 0.66
 KEPT, REJECTED, REDRAWN = COLORS[ROLES["weight"]], "red", "orange"
 
@@ -32,10 +30,10 @@ def kept_and_redrawn(
     """
     ax = new_figure(3.4)[1][0]
     left, middle, right = COLUMNS
-    kept = [min(pair) for pair in zip(p, q, strict=True)]
+    accepted_of = [min(pair) for pair in zip(p, q, strict=True)]
     drafted = accepted = out = 0.0
-    rejected = redrawn = sum(kept)
-    rows = zip(tokens, p, q, kept, strict=True)
+    rejected = redrawn = sum(accepted_of)
+    rows = zip(tokens, p, q, accepted_of, strict=True)
     for name, wanted, offered, both in rows:
         over, missing = offered - both, wanted - both
         for x, y, to in ((left, drafted, accepted), (middle, accepted, out)):
@@ -59,10 +57,12 @@ def kept_and_redrawn(
             out + wanted,
         )
         rejected, redrawn = rejected + over, redrawn + missing
-    lost = 1 - sum(kept)
+    lost = 1 - sum(accepted_of)
     text = f"rejected\n{lost:.2g}"
-    note = ax.text(middle + WIDE / 2, sum(kept) + lost / 2, text, ha="center",
-                   va="center", size=11)  # fmt: skip
+    y = sum(accepted_of) + lost / 2
+    note = ax.text(
+        middle + WIDE / 2, y, text, ha="center", va="center", size=11
+    )
     note.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.5})
     for x, title in zip(
         COLUMNS, ("drafted: $q$", "accepted", "generated: $p$"), strict=True

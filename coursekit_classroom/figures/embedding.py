@@ -15,8 +15,6 @@ from coursekit_classroom.figures.shapes import (
 )
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = ["id_neighbors", "lookup", "one_hot_product", "unembedding"]
-
 STREAM, OUTPUT = ROLES["stream"], ROLES["weight"]
 
 

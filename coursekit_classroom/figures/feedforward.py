@@ -16,14 +16,6 @@ from coursekit_classroom.figures.style import (
     solid_arrow,
 )
 
-__all__ = [
-    "between_and_within",
-    "hidden_units",
-    "matrix_areas",
-    "two_classes",
-    "unit_memory",
-]
-
 FFN = "purple"
 CELL = 8.4
 

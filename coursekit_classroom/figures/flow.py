@@ -18,8 +18,6 @@ from coursekit_classroom.figures.style import (
     solid_arrow,
 )
 
-__all__ = ["nested", "shape_flow"]
-
 # In inches, as all lengths here: the sides that depend on no other, and what
 # lies between two tensors.
 T, S, ONE = 0.46, 0.6, 0.2

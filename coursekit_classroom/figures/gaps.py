@@ -9,15 +9,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import arrow, sheet, token_grid, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "both_directions",
-    "fillings",
-    "gap_losses",
-    "objectives",
-    "reach",
-    "seen_at_gap",
-]
-
 
 def _box(
     ax: Axes,
@@ -98,10 +89,10 @@ def reach(
     axes = new_figure(0.36 * size + 0.85, columns=len(grids))[1]
     for ax, (title, grid) in zip(axes, grids.items(), strict=True):
         for i, row in enumerate(grid.tolist()):
-            for j, seen in enumerate(row):
+            for j, visible in enumerate(row):
                 answer = j == i + target
-                text = "×" if seen and answer else ""
-                _box(ax, j, i, text, "key" if seen else None)
+                text = "×" if visible and answer else ""
+                _box(ax, j, i, text, "key" if visible else None)
                 if answer:
                     _outline(ax, j, i, 1, "loss")
         token_grid(ax, title, tokens)
@@ -172,12 +163,12 @@ def seen_at_gap(
     for ax, (name, right) in zip(axes, models.items(), strict=True):
         for i, word in enumerate(words):
             x, y = i % size, -(i // size)
-            seen = i < gap or (right and i > gap)
-            _box(ax, x, y, "?" if i == gap else word, "key" if seen else None,
-                 height=0.76)  # fmt: skip
+            visible = i < gap or (right and i > gap)
+            role = "key" if visible else None
+            _box(ax, x, y, "?" if i == gap else word, role, height=0.76)
             if i == gap:
                 _outline(ax, x, y, 1, "loss")
-            elif not seen:
+            elif not visible:
                 ax.texts[-1].set_color(COLORS["gray"])
         ax.set_title(name, weight="bold")
         sheet(ax, (-0.55, size - 0.45), (-1.55, 0.5))

@@ -16,14 +16,6 @@ from coursekit_classroom.figures.style import (
     solid_arrow,
 )
 
-__all__ = [
-    "choices_made",
-    "kept_mass",
-    "sampled_words",
-    "tail_curves",
-    "temperature_bars",
-]
-
 CHOSEN = COLORS["blue"]  # of probabilities, as in the figures of the loss
 AHEAD = 0.3  # from the text to what may come next
 CHARS = 48  # in a line of a sample

@@ -8,14 +8,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import rectangle, sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "heads_added",
-    "mixtures",
-    "remaining",
-    "split_and_merge",
-    "sum_over_heads",
-]
-
 ARROW = {"arrowstyle": "-|>", "color": COLORS["gray"], "linewidth": 1.6}
 
 

@@ -9,15 +9,6 @@ from matplotlib.patches import Rectangle
 from coursekit_classroom.figures.shapes import sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "Rounding",
-    "accepted_mass",
-    "cache_pages",
-    "drafted_rounds",
-    "rounding",
-    "slot_timeline",
-]
-
 WEIGHT, GRAY = COLORS[ROLES["weight"]], COLORS["gray"]
 
 

@@ -6,8 +6,6 @@ from matplotlib.patches import Rectangle
 from coursekit_classroom.figures.shapes import arrow, write
 from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
 
-__all__ = ["block_lists"]
-
 LISTS = {
     "three blocks": ((0, 1, 2), True),
     "the same block": ((1, 1, 1), True),

@@ -16,13 +16,6 @@ from coursekit_classroom.figures.style import (
     new_figure,
 )
 
-__all__ = [
-    "logit_pushes",
-    "seed_dots",
-    "stable_rows",
-    "surprise_boxes",
-]
-
 LOSS = ROLES["loss"]
 P, Y, PUSH = 43.0, 59.3, 88.0  # where bars begin, and what is between them
 SCALE = 11.5  # how long a bar of 1 is

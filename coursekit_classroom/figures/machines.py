@@ -6,8 +6,6 @@ from matplotlib.patches import Rectangle
 from coursekit_classroom.figures.shapes import write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = ["model_cuts", "pipeline_turns"]
-
 Area = tuple[Number, Number, Number, Number]
 
 # A machine has a color and a hatching.

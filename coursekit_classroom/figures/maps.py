@@ -16,10 +16,6 @@ from coursekit_classroom.figures.shapes import (
 from coursekit_classroom.figures.style import COLORS, Number, new_figure
 from coursekit_classroom.figures.vector import CELLS
 
-__all__ = [
-    "heatmap",
-]
-
 MOST_CELLS = 32  # in a row or a column; a larger grid is painted as an image
 GRID = "#D6D6D6"  # between cells that have numbers in them
 # Matplotlib's names of what we have under another.

@@ -17,15 +17,6 @@ from coursekit_classroom.figures.shapes import (
 )
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "causal_rows",
-    "mask_effect",
-    "padded_batch",
-    "prefixes",
-    "verdicts",
-    "window_and_prefix",
-]
-
 
 def mask_effect(
     scores: Tensor, mask: Tensor | None, tokens: Sequence[str], row: int
@@ -124,9 +115,9 @@ def causal_rows(tokens: Sequence[str]) -> list[Axes]:
     for ax, causal in zip(axes, (False, True), strict=True):
         for i, query in enumerate(tokens):
             for j, token in enumerate(tokens):
-                seen = j <= i or not causal
-                _box(ax, j, -i, token, "sky" if seen else None)
-                if not seen:
+                visible = j <= i or not causal
+                _box(ax, j, -i, token, "sky" if visible else None)
+                if not visible:
                     ax.texts[-1].set_color(COLORS["gray"])
             own = Rectangle((i - 0.46, -i - 0.36), 0.92, 0.72, fill=False)
             own.set(edgecolor=COLORS[ROLES["query"]], linewidth=2.5)
@@ -170,9 +161,9 @@ def prefixes(tokens: Sequence[str], targets: Sequence[str]) -> Axes:
     ax = new_figure(0.55 * size + 0.75)[1][0]
     for i, target in enumerate(targets):
         for j, token in enumerate(tokens):
-            seen = j <= i
-            _box(ax, j, -i, token, "sky" if seen else None)
-            if not seen:
+            visible = j <= i
+            _box(ax, j, -i, token, "sky" if visible else None)
+            if not visible:
                 ax.texts[-1].set_color(COLORS["gray"])
         arrow(ax, (size - 0.45, -i), (size + 0.45, -i), "-")
         _box(ax, size + 1, -i, target, ROLES["loss"])
@@ -196,11 +187,13 @@ def window_and_prefix(tokens: Sequence[str], at: int) -> Axes:
     """
     size = len(tokens)
     ax = new_figure(1.5)[1][0]
-    for y, (name, seen) in enumerate((("window", size), ("prefix", at + 1))):
+    for y, (name, n_visible) in enumerate(
+        (("window", size), ("prefix", at + 1))
+    ):
         ax.text(-0.75, -y, name, ha="right", va="center")
         for j, token in enumerate(tokens):
             color = ROLES["loss"] if j == at + 1 else "sky"
-            here = j < seen
+            here = j < n_visible
             _box(ax, j, -y, token if here else "", color if here else None)
         arrow(ax, (size - 0.45, -y), (size + 0.45, -y), "-")
         _box(ax, size + 1, -y, tokens[at + 1], ROLES["loss"])

@@ -9,8 +9,6 @@ from matplotlib.axes import Axes
 from coursekit_classroom.figures.shapes import rectangle, sheet, write
 from coursekit_classroom.figures.style import COLORS, Number, new_figure
 
-__all__ = ["learned_merges", "learned_vocabulary", "replayed_merges"]
-
 Pair = tuple[str, str]
 NEW, OLD = "blue", "gray"
 

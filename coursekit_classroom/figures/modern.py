@@ -18,16 +18,6 @@ from coursekit_classroom.figures.style import (
     solid_arrow,
 )
 
-__all__ = [
-    "block_matrices",
-    "chain_of_designs",
-    "gated_units",
-    "head_groups",
-    "norms_compared",
-    "turned_pairs",
-    "two_designs",
-]
-
 INK, GRAY = COLORS["black"], COLORS["gray"]
 MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 

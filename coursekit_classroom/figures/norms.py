@@ -16,14 +16,6 @@ from coursekit_classroom.figures.style import (
     solid_arrow,
 )
 
-__all__ = [
-    "Part",
-    "collapse",
-    "norm_places",
-    "norm_steps",
-    "residual_stream",
-]
-
 STREAM, INK = COLORS[ROLES["stream"]], COLORS["black"]
 NORM = COLORS[ROLES["norm"]]
 CELL, HEIGHT = 1.4, 0.8  # of one number of a vector

@@ -19,14 +19,6 @@ from coursekit_classroom.figures.shapes import (
 )
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "added_positions",
-    "bag_of_vectors",
-    "position_rows",
-    "read_map",
-    "turned_back",
-]
-
 POSITION = ROLES["token"]
 
 

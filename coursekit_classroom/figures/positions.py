@@ -10,11 +10,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import as_array, write
 from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
 
-__all__ = [
-    "clocks",
-    "turns",
-]
-
 POSITION = COLORS[ROLES["token"]]
 
 

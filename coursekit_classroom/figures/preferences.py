@@ -8,8 +8,6 @@ from matplotlib.patches import Rectangle
 from coursekit_classroom.figures.shapes import decimal, sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = ["drawn_answers", "group_of_answers", "policies"]
-
 
 def drawn_answers(
     columns: Mapping[str, Sequence[tuple[str, Number]]],

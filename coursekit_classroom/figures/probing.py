@@ -9,16 +9,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "changed_token",
-    "checklist",
-    "column_of_map",
-    "module_gaps",
-    "oracle_bars",
-    "probe_questions",
-    "two_losses",
-]
-
 
 def two_losses(
     reported: Mapping[str, Sequence[Number]],
@@ -273,9 +263,9 @@ def probe_questions() -> list[Axes]:
             color = "orange" if changed else ROLES["token"]
             text = "≠" if changed else ""
             _cell(ax, x, 0, text, color, 0.45 if changed else 0.2)
-            asked = outputs[x : x + 1].strip()
-            alpha = 0.45 if asked else 0.08
-            _cell(ax, x, -1.5, asked, ROLES["stream"], alpha)
+            output = outputs[x : x + 1].strip()
+            alpha = 0.45 if output else 0.08
+            _cell(ax, x, -1.5, output, ROLES["stream"], alpha)
         for y, label in ((0, "input"), (-1.5, "output")):
             ax.text(-0.65, y, label, ha="right", va="center", size=11)
         ax.annotate("", (1.5, -1.1), (1.5, -0.4),

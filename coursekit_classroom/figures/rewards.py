@@ -8,8 +8,6 @@ from matplotlib.patches import Rectangle
 from coursekit_classroom.figures.shapes import arrow, box, sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = ["checked_answers", "preference_curve", "training_chains"]
-
 
 def preference_curve(
     sigmoid: tuple[Sequence[Number], Sequence[Number]],

@@ -16,13 +16,6 @@ from coursekit_classroom.figures.style import (
     solid_arrow,
 )
 
-__all__ = [
-    "attention_to_memory",
-    "generated_steps",
-    "one_memory",
-    "two_stacks",
-]
-
 _arrow = partial(solid_arrow, color=COLORS["gray"], width=1.8)
 
 # Height, what it does, role; the parts of a block stand in a frame.

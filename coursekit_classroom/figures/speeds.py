@@ -6,8 +6,6 @@ from matplotlib.axes import Axes
 
 from coursekit_classroom.figures.style import COLORS, Number, new_figure
 
-__all__ = ["speed_ratios"]
-
 Ratio = tuple[Number, Number, Number]
 
 HUES = ("blue", "orange", "green", "yellow", "red", "sky", "gray")

@@ -7,8 +7,6 @@ from matplotlib.axes import Axes
 from coursekit_classroom.figures.shapes import arrow, box, sheet
 from coursekit_classroom.figures.style import new_figure
 
-__all__ = ["vectors_read"]
-
 
 def vectors_read(tokens: Sequence[str], depths: Sequence[str]) -> Axes:
     """Draw the stream as a grid of vectors, and the one that is read.

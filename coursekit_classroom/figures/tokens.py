@@ -16,15 +16,6 @@ from coursekit_classroom.figures.shapes import (
 )
 from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
 
-__all__ = [
-    "next_tokens",
-    "pipeline",
-    "token_bytes",
-    "token_cuts",
-    "token_rows",
-    "who_sees_whom",
-]
-
 TARGET = COLORS[ROLES["loss"]]
 
 
@@ -92,9 +83,11 @@ def next_tokens(tokens: Sequence[str], n: int) -> Axes:
         read.set(facecolor="none", edgecolor=gray, linewidth=1.4)
         tint = Rectangle(read.get_xy(), row + 0.92, 0.76, linewidth=0)
         tint.set(facecolor=gray, alpha=0.2)
-        asked = Rectangle((row + 0.54, -row - 0.38), 0.92, 0.76)
-        asked.set(facecolor=TARGET + "55", edgecolor=TARGET, linewidth=1.4)
-        for box in (tint, read, asked):
+        next_token = Rectangle((row + 0.54, -row - 0.38), 0.92, 0.76)
+        next_token.set(
+            facecolor=TARGET + "55", edgecolor=TARGET, linewidth=1.4
+        )
+        for box in (tint, read, next_token):
             ax.add_patch(box)
         for i, token in enumerate(tokens):
             text = ax.text(i, -row, token, ha="center", va="center", size=14)
@@ -279,9 +272,9 @@ def who_sees_whom(
     n_queries, n_keys = grid.shape
     if ax is None:
         ax = new_figure(height=0.42 * n_queries + 1.2)[1][0]
-    for (i, j), seen in np.ndenumerate(grid):
+    for (i, j), visible in np.ndenumerate(grid):
         future = j > i + n_keys - n_queries
-        color = COLORS["orange" if future else "blue"] if seen else "white"
+        color = COLORS["orange" if future else "blue"] if visible else "white"
         rectangle(
             ax,
             j - 0.44,
@@ -292,7 +285,7 @@ def who_sees_whom(
             edgecolor=COLORS["gray"],
             linewidth=0.6,
         )
-        if seen and future:
+        if visible and future:
             write(ax, j, i, "×", color="white", size=13)
     ax.set(xlim=(-0.6, n_keys - 0.4), ylim=(n_queries - 0.4, -0.6))
     ax.set_title(title)

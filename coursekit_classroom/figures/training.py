@@ -10,15 +10,6 @@ from coursekit_classroom.figures.charts import intervals
 from coursekit_classroom.figures.shapes import arrow, box, sheet
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "learning_rates",
-    "rate_valleys",
-    "schedules",
-    "split_text",
-    "train_and_validation",
-    "update_sizes",
-]
-
 GRAY, BLUE, LOSS = COLORS["gray"], COLORS["blue"], COLORS[ROLES["loss"]]
 INK = COLORS["black"]
 COLUMN = 1.4  # width of a column of signed bars

@@ -9,15 +9,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import rectangle, sheet, short, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "batches_compared",
-    "counted_targets",
-    "forgotten",
-    "low_rank_update",
-    "read_and_targets",
-    "updates_to_scale",
-]
-
 
 def _cell(
     ax: Axes, x: Number, y: Number, text: str, wide: Number, color: str

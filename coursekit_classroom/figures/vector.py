@@ -17,8 +17,6 @@ from xml.sax.saxutils import escape
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-__all__ = ["CELLS", "encode", "svg"]
-
 CELLS = "cells"
 """The name of a group of cells that touch: no line may show between them."""
 
@@ -51,12 +49,12 @@ def svg(figure: Figure, name: str, title: str, text: str) -> str:
     """
     opening, _, rest = encode(figure, name).partition(">")
     ids = f'role="img" aria-labelledby="{name}-title {name}-text"'
-    told = NOT_XML.sub(
+    described = NOT_XML.sub(
         "\ufffd",
         f'<title id="{name}-title">{escape(title)}</title>'
         f'<desc id="{name}-text">{escape(text)}</desc>',
     )
-    return f"{opening} {ids}>{told}{rest}"
+    return f"{opening} {ids}>{described}{rest}"
 
 
 def encode(figure: Figure, name: str = "fig") -> str:

@@ -15,14 +15,6 @@ from coursekit_classroom.figures.style import (
     new_figure,
 )
 
-__all__ = [
-    "distances",
-    "low_rank",
-    "neighbor_lists",
-    "paths",
-    "vector_rows",
-]
-
 
 def low_rank(vocab_size: int, d_model: int) -> Axes:
     """Draw a V × V matrix and the two narrow ones in its place, to scale.

@@ -10,14 +10,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import sheet, strip, write
 from coursekit_classroom.figures.style import COLORS, ROLES, Number, new_figure
 
-__all__ = [
-    "image_row",
-    "looked_at",
-    "patch_sequence",
-    "patch_vectors",
-    "pixel_cuts",
-]
-
 THICK: dict[str, Any] = {"color": COLORS["black"], "linestyle": "-"}
 
 

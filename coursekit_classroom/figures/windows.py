@@ -9,14 +9,6 @@ from torch import Tensor
 from coursekit_classroom.figures.shapes import sheet, write
 from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
 
-__all__ = [
-    "expert_routes",
-    "paired_entries",
-    "rounded_weights",
-    "shares",
-    "window_reach",
-]
-
 INK, GRAY = COLORS["black"], COLORS["gray"]
 
 

@@ -103,11 +103,11 @@ def streams(model: Any) -> list[Float[Tensor, "T D"]]:
     """The stream of tokens 0, 1, 2, …: at first, and after each block."""
     ids = torch.arange(model.config.max_len)
     x = model.positions(model.embedding(ids[None]), ids)
-    found = [x[0]]
+    stream = [x[0]]
     for block in model.blocks:
         x = block(x, causal=True)
-        found.append(x[0])
-    return found
+        stream.append(x[0])
+    return stream
 
 
 def measured(x: Float[Tensor, "T D"]) -> tuple[float, Float[Tensor, "T T"]]:
@@ -126,13 +126,13 @@ def depth(
     model = untrained(
         **SIZES, seed=seed, times=times, residual=bool(residual), **choices
     )
-    found = [measured(x) for x in streams(model)]
+    by_depth = [measured(x) for x in streams(model)]
     color = COLORS[ROLES["stream"]]
-    sizes, last = [size for size, _ in found], len(found) - 1
+    sizes, last = [size for size, _ in by_depth], len(by_depth) - 1
     ax, below = figures.new_figure(
         3.6, rows=2, height_ratios=(5, 2), sharex=True
     )[1]
-    ax.plot(range(len(found)), sizes, "o-", color=color)
+    ax.plot(range(len(by_depth)), sizes, "o-", color=color)
     ax.set_yscale("log")
     ax.set(ylim=(0.01, 1e4), title="how large: the size of an entry")
     ax.annotate(f"{sizes[-1]:.2g}", (last, sizes[-1]), (0, 8),
@@ -143,7 +143,7 @@ def depth(
     below.spines[:].set_visible(False)
     below.tick_params(length=0)
     for block in range(0, last + 1, 2):
-        tile(below, block - MAP / 2, found[block][1], color)
+        tile(below, block - MAP / 2, by_depth[block][1], color)
     return ax
 
 

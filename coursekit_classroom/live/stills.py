@@ -144,15 +144,15 @@ def scores(
 ) -> Any:
     """The last query's row: q · k, scores, weights."""
     ids = tokenizer.encode(text)
-    kept = []
+    queries_and_keys = []
 
     def watched(q: Any, k: Any, v: Any, **rest: Any) -> Any:
-        kept.append((q[0, head, -1], k[0, head]))
+        queries_and_keys.append((q[0, head, -1], k[0, head]))
         return attend(q, k, v, **rest)
 
     model.blocks[layer].attention.attend = watched
     model(torch.tensor([ids]))
-    ((query, keys),) = kept
+    ((query, keys),) = queries_and_keys
     products = keys @ query
     shown = products / math.sqrt(len(query))
     columns = torch.stack([products, shown, shown.softmax(0)], 1)
@@ -211,8 +211,8 @@ def translator(model: Any, tokenizer: Tokenizer, text: str, **_: int) -> Any:
     ids = translate.encode(text)
     (hypothesis,) = translate.search([ids], 4, 1.0)
     target = [translate.bos_id, *hypothesis]
-    seen = watch(model, torch.tensor([ids]), torch.tensor([target]))
-    weights = seen.cross_weights[-1, 0].mean(0)
+    activations = watch(model, torch.tensor([ids]), torch.tensor([target]))
+    weights = activations.cross_weights[-1, 0].mean(0)
     rows = [*pieces(tokenizer, list(hypothesis)), "(end)"]
     columns = [*pieces(tokenizer, ids[:-1]), "(end)"]
     ax = figures.new_figure(height=0.34 * len(rows) + 1.4)[1][0]

@@ -57,17 +57,17 @@ def states(model: Any, ids: list[int], names: list[str], block: int) -> States:
         ids, names: of T tokens.
         block: the one that is shown, from 0.
     """
-    kept: dict[str, Tensor] = {}
+    stored: dict[str, Tensor] = {}
     streams: list[Tensor] = []
     chosen = model.blocks[block]
 
     def watched(q: Any, k: Any, v: Any, **rest: Any) -> Any:
-        kept.update(q=q[0, :, -1], k=k[0], v=v[0])
-        asked = {name: rest[name] for name in ("mask", "causal", "bias")}
-        kept["weights"] = attention_weights(q, k, **asked)[0, :, -1]
+        stored.update(q=q[0, :, -1], k=k[0], v=v[0])
+        options = {name: rest[name] for name in ("mask", "causal", "bias")}
+        stored["weights"] = attention_weights(q, k, **options)[0, :, -1]
         return attend(q, k, v, **rest)
 
-    hooks = _hooks(model, chosen, kept, streams)
+    hooks = _hooks(model, chosen, stored, streams)
     before = chosen.attention.attend
     chosen.attention.attend = watched
     try:
@@ -83,18 +83,18 @@ def states(model: Any, ids: list[int], names: list[str], block: int) -> States:
         x=streams[0],
         entered=streams[block],
         logits=logits,
-        **kept,
+        **stored,
     )
 
 
 def _hooks(
-    model: Any, chosen: Any, kept: dict[str, Tensor], streams: list[Tensor]
+    model: Any, chosen: Any, stored: dict[str, Tensor], streams: list[Tensor]
 ) -> list[Any]:
     """Hooks that store what modules compute at the last token."""
 
     def keep(name: str) -> Any:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
-            kept[name] = output[0, -1]
+            stored[name] = output[0, -1]
 
         return hook
 
@@ -102,7 +102,7 @@ def _hooks(
         streams.append(args[0][0, -1])
 
     def closes(_: nn.Module, args: Any) -> None:
-        kept["hidden"] = args[0][0, -1]
+        stored["hidden"] = args[0][0, -1]
 
     parts = {
         "embedded": model.embedding,
@@ -131,9 +131,9 @@ def pointing(model: Any, ids: list[int]) -> tuple[int, int]:
         Its block and its number in it, from 0; the first head if the answer
         does not stand in the text.
     """
-    seen = watch(model, torch.tensor([ids]))
-    answer = seen.output[0, -1].argmax()
-    shares = seen.weights[:, 0, :, -1] * (torch.tensor(ids) == answer)
+    activations = watch(model, torch.tensor([ids]))
+    answer = activations.output[0, -1].argmax()
+    shares = activations.weights[:, 0, :, -1] * (torch.tensor(ids) == answer)
     block, head = divmod(int(shares.amax(-1).argmax()), shares.size(1))
     return block, head
 

@@ -39,12 +39,12 @@ def texts() -> dict[str, str]:
     pairs = read_asset("tuning/story-questions.tsv").decode()
     files = sorted(Path(coursekit.__file__).parent.glob("*.py"))
     code = "\n\n".join(path.read_text("utf8") for path in files)
-    found = {
+    whole_texts = {
         "plays": load_text("shakespeare"),
         "stories": pairs.replace("\t", " "),
         "python": code,
     }
-    return {name: text[:LONGEST] for name, text in found.items()}
+    return {name: text[:LONGEST] for name, text in whole_texts.items()}
 
 
 def export(folder: str | Path) -> Path:

@@ -310,10 +310,11 @@ def low_rank(place):
 def quantized(place):
     model = gpt(place)
     ids = adapter.tokens(B, T).to(place)
+    x = model.embedding(ids)
     return [
         quantize.quantized_copy(model, bits, group_size=4)(ids)
         for bits in (8, 4)
-    ] + [quantize.int4_copy(gpt(place), 4)(ids)]
+    ] + [quantize.Int4Linear(model.blocks[0].attention.w_q, 4)(x)]
 
 
 @work

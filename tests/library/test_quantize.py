@@ -1,5 +1,7 @@
 """Quantization: torch's own rounding, half a step, bytes that are counted."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -11,7 +13,6 @@ from coursekit.quantize import (
     Quantized,
     dequantize,
     from_int4,
-    int4_copy,
     matrices,
     quantize,
     quantized_bytes,
@@ -119,8 +120,18 @@ def test_fewer_bits_and_larger_groups_err_more(weights):
     assert by_size == sorted(by_size)
 
 
+def in_four_bits(model):
+    """A copy whose linear layers are stored in groups of four."""
+    copied = copy.deepcopy(model)
+    for module in list(copied.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) is nn.Linear:
+                setattr(module, name, Int4Linear(child, 4))
+    return copied
+
+
 def test_bytes_are_those_of_what_is_stored(model):
-    packed = int4_copy(model, group_size=4)
+    packed = in_four_bits(model)
     stored = sum(
         m.numbers.nbytes + m.steps.nbytes
         for m in packed.modules()
@@ -154,7 +165,7 @@ def test_a_model_in_four_bits_computes_the_same(model):
     rounded = quantized_copy(model, 4, 4)
     rounded.embedding.load_state_dict(model.embedding.state_dict())
     rounded.positions.load_state_dict(model.positions.state_dict())
-    torch.testing.assert_close(int4_copy(model, 4)(ids), rounded(ids))
+    torch.testing.assert_close(in_four_bits(model)(ids), rounded(ids))
     assert not torch.allclose(rounded(ids), model(ids), atol=1e-3)
 
 

@@ -121,7 +121,7 @@ def test_another_rule_has_another_distribution(monkeypatch, wrong):
 
 def test_a_draft_that_agrees_is_never_rejected():
     tokens = speculate(TARGET, TARGET, [1], 12, 3, draw_with())
-    assert tokens.kept == (4, 4, 4)
+    assert tokens.generated == (4, 4, 4)
     assert tokens.acceptance_rate == 1
 
 
@@ -179,7 +179,7 @@ def test_a_greedy_text_stays_the_same():
     found = speculate(*readers, prompt, 23, 4, draw_with())
     assert [[*found.tokens]] == generate(PlainStepper(target), [prompt], 23)
     assert [[*found.tokens]] != generate(PlainStepper(draft), [prompt], 23)
-    assert sum(found.kept) == 23
+    assert sum(found.generated) == 23
     assert 0 < found.acceptance_rate < 1
 
 
