@@ -239,7 +239,7 @@ def test_a_stop_token_ends_the_text(n_draft):
     """Where it ends without a draft, also if the draft goes on behind it."""
     target, draft = small(3, 2), small(4, 1)
     ended = 0
-    for first in range(7):
+    for first in (0, 3):
         for stop in range(7):
             readers = CachedReader(target, 0.0), CachedReader(draft, 0.0)
             prompt = torch.tensor([2, first])
@@ -250,7 +250,7 @@ def test_a_stop_token_ends_the_text(n_draft):
             right = generate(plain, prompt[None], 9, stop_ids={stop})
             assert [[*found.tokens]] == right
             ended += len(found.tokens) < 9
-    assert 0 < ended < 49  # the control: some have no such token
+    assert 0 < ended < 14  # the control: some have no such token
 
 
 def test_a_draft_has_the_targets_tokens():

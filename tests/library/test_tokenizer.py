@@ -317,7 +317,7 @@ def test_characters_survive_a_restart():
             check=True,
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
     assert len(runs) == 1
     # Control: a set's own order does change with the seed.

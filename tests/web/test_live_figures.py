@@ -1181,7 +1181,8 @@ ODD = ["", " ", "🙂👩‍👩‍👧", "\ufeff\u200b", "a" * 10_000, "die Str
 def test_odd_texts(reader, kind):
     element = reader.figure(kind)
     box = element.locator("input[type=text], textarea")
-    for text in [*ODD, "A dog"]:
+    # A translation is searched for half a second.
+    for text in [*ODD[:: 4 if kind == "translator" else 1], "A dog"]:
         box.evaluate(
             "(box, text) => {box.value = text;"
             "box.dispatchEvent(new Event('input'))}",
