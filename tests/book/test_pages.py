@@ -32,10 +32,15 @@ AXE = ROOT / "tests" / "vendor" / "axe" / "axe.min.js"
 MADE_BY_SPHINX = {"index.html", "search.html", "genindex.html", "404.html"}
 PAGES = sorted(str(p.relative_to(HTML)) for p in HTML.rglob("*.html"))
 PAGES = [p for p in PAGES if "_static" not in p and p != "index.html"]
-# What is asked of a page is asked by one worker, which has parsed it then.
-EACH_PAGE = pytest.mark.parametrize(
-    "page", [pytest.param(p, marks=pytest.mark.xdist_group(p)) for p in PAGES]
-)
+
+
+def each(pages):
+    """A test for each page: all of one page on one worker, which parses it."""
+    group = pytest.mark.xdist_group
+    return pytest.mark.parametrize(
+        "page", [pytest.param(page, marks=group(page)) for page in pages]
+    )
+
 
 FLAGS = [
     "--headless",
@@ -221,7 +226,7 @@ def stray_dollars(page):
     return [text.strip() for text in found]
 
 
-@EACH_PAGE
+@each(PAGES)
 def test_the_markup_of_a_page(page):
     """Its links and images, its figures, and what is left unrendered."""
     assert broken_links(page) == []
@@ -631,7 +636,8 @@ LOADED = {}  # what pages have loaded: test_weight.py weighs it
 MEASURED = {}  # of their pictures: test_pictures.py has the budgets
 
 
-@EACH_PAGE
+# Of the pages that are docstrings, one is in KINDS.
+@each([page for page in PAGES if "/api_" not in page])
 def test_page_light_on_a_laptop_and_dark_on_a_phone(browser, page):
     folder = HTML.as_uri() + "/"
     visit = Visit(browser, folder, 1280, "light").open(folder + page)
