@@ -81,7 +81,7 @@ def read_marked(path: Path | str) -> tuple[list[Cell], str]:
     """
     path = Path(path)
     if path.suffix == ".md":
-        return markdown_cells(path), ""
+        return myst_cells(text_of(path), path.name), ""
     if path.suffix == ".py":
         cell = {"cell_type": "code", "source": text_of(path)}
         return [cell_of(cell)], ""
@@ -206,17 +206,6 @@ def cell_of(cell: Mapping[str, Any]) -> Cell:
     kind = "code" if "exercise" in known else str(cell.get("cell_type"))
     text = text.encode("utf8", "replace").decode("utf8")  # half a surrogate
     return Cell(kind, text, known)
-
-
-def markdown_cells(path: Path) -> list[Cell]:
-    """The cells of a chapter's file."""
-    try:
-        text = decode(path.read_bytes())
-    except OSError as error:
-        raise NotebookError(
-            f"{path} cannot be read: {error.strerror}."
-        ) from error
-    return myst_cells(text, path.name)
 
 
 def myst_cells(text: str, name: str = "the text") -> list[Cell]:

@@ -293,6 +293,11 @@ class Terms:
             args.name or "",
         )
 
+    @property
+    def due(self) -> str:
+        """When it is due, as the first cell of a notebook says it."""
+        return f"\n\n**{self.deadline.in_words()}**" if self.deadline else ""
+
     def name_of(self, page: Path) -> str:
         """What the assignment is called.
 
@@ -314,7 +319,7 @@ class Terms:
         )
         found.page = self.name_of(page)
         found.install = self.install
-        found.due = self.deadline.in_words() if self.deadline else ""
+        found.due = self.due
         return found
 
 
@@ -579,7 +584,6 @@ def step_notebook(
     """The student's own file in a notebook, to be written and checked."""
     to = Writer(mark)
     written = ", ".join(f"`{name}`" for name in yourfile.STEPS[chapter])
-    due = f"\n\n**{terms.deadline.in_words()}**" if terms.deadline else ""
     to.text(
         f"# Your file, chapter {chapter}\n\nThe next cell but one writes "
         f"`{yourfile.FILE}`. What earlier chapters write is filled in; if "
@@ -588,7 +592,7 @@ def step_notebook(
         f"{chapter} asks for, then run both cells: the second one checks "
         "your file, trains its model and generates from it. Hand in this "
         f"notebook, or `{yourfile.FILE}` itself. *({points:g} points, for "
-        f"what is checked with ✓)*{due}"
+        f"what is checked with ✓)*{terms.due}"
     )
     to.code(terms.install)
     to.code(
@@ -678,13 +682,12 @@ def debug_notebook(
     exercise = core.find(program.id)
     function, test = debug["function"], debug["test"]
     to = Writer(mark)
-    due = f"\n\n**{terms.deadline.in_words()}**" if terms.deadline else ""
     to.text(
         f"# Fix a program\n\n{fields['name']}, your program is one of "
         f"{different} in your class; somebody else may have it, too. "
         "Hand in this file under the name it has. Only the two "
         "functions count, and what they need; you may add cells."
-        f"{due}"
+        f"{terms.due}"
     )
     to.code(terms.install)
     lines = [

@@ -453,8 +453,7 @@ class Writer:
 
 def write_start(to: Writer, handout: Handout, how: str = HOW) -> None:
     """The title, what to do, the package, and the set-up."""
-    due = f"\n\n**{handout.due}**" if handout.due else ""
-    to.text(f"# {handout.title}\n\n{how}{due}")
+    to.text(f"# {handout.title}\n\n{how}{handout.due}")
     to.code(handout.install)
     if handout.setup:
         to.text(SETUP)

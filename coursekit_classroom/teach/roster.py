@@ -114,7 +114,8 @@ def members(table: Table, system: str, file: str) -> list[Member]:
         for (line, named), (_, row) in zip(
             table.named(), table.rows, strict=True
         )
-        if system != "canvas" or not no_student(row)
+        if system != "canvas"
+        or (row[0] and row[0].casefold() not in NO_STUDENT)
     ]
     lower = [{n.casefold(): c for n, c in row.items()} for _, row in lines]
     column = id_column(lower, system)
@@ -143,11 +144,6 @@ def members(table: Table, system: str, file: str) -> list[Member]:
     if not found:
         raise ValueError(f"a roster has students: got none in {file}.")
     return found
-
-
-def no_student(row: Sequence[str]) -> bool:
-    """Whether a line of Canvas's export is about the assignments."""
-    return not row[0] or row[0].casefold() in NO_STUDENT
 
 
 def id_column(rows: Sequence[Mapping[str, str]], system: str) -> str:

@@ -249,10 +249,14 @@ class Sheet:
         columns, grade = list(roster.columns), self.title
         if {"Identifier", "Grade"} <= set(columns):
             grade = "Grade"
-            maxima = {
-                one.cells.get("Maximum Grade", "") for one in roster.members
-            }
-            self.refuse_other(maxima - {""})
+            for one in roster.members:
+                text = one.cells.get("Maximum Grade", "")
+                if text and number_in(text) != float(self.most):
+                    raise ValueError(
+                        f"the grades are of {self.most} points, and Moodle's "
+                        f"worksheet says {text}: change the assignment there, "
+                        f"or convert them with --out-of {number_in(text):g}."
+                    )
         else:
             keep = {
                 *("First name", "Last name", "Surname", "Username", "id"),
@@ -265,18 +269,3 @@ class Sheet:
             if name is not None:
                 cells[grade] = self.total(name)
             yield [cells.get(column, "") for column in columns]
-
-    def refuse_other(self, maxima: set[str]) -> None:
-        """Refuse a maximum that isn't ours.
-
-        Raises:
-            ValueError: if there is one.
-        """
-        for text in maxima:
-            most = number_in(text)
-            if most != float(self.most):
-                raise ValueError(
-                    f"the grades are of {self.most} points, and Moodle's "
-                    f"worksheet says {text}: change the assignment there, or "
-                    f"convert them with --out-of {most:g}."
-                )
