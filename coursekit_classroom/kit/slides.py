@@ -19,13 +19,13 @@ from typing import Any
 from coursekit_classroom.live.walk import PLACES, TITLES
 from coursekit_classroom.notebooks import plain
 from coursekit_classroom.notebooks.cells import Cell, myst_cells
-from coursekit_classroom.notebooks.readers import library
-from coursekit_classroom.notebooks.sources import for_instructors
-from coursekit_classroom.teach.handout import (
+from coursekit_classroom.notebooks.convert import (
     converter,
     read_text,
     root_of,
 )
+from coursekit_classroom.notebooks.readers import library
+from coursekit_classroom.notebooks.sources import for_instructors
 
 __all__ = ["Deck", "Slide", "deck", "write"]
 

@@ -27,6 +27,7 @@ from coursekit_classroom.check.checker import verdict
 from coursekit_classroom.check.core import NONE
 from coursekit_classroom.notebooks import plain
 from coursekit_classroom.notebooks.checkfile import check_file
+from coursekit_classroom.notebooks.convert import converter
 from coursekit_classroom.notebooks.declared import declared
 from coursekit_classroom.notebooks.install import install_cell
 from coursekit_classroom.notebooks.program import parse
@@ -177,7 +178,7 @@ def test_a_source_without_a_bibliography_is_named_by_its_key(tmp_path):
     cited = "See {cite:t}`ba2016layer` {cite:p}`ba2016layer,su2021roformer`."
     page.write_text(PAGE.replace("Double it.", cited))
     cells = handout.myst_cells(page.read_text(), page.name)
-    found = handout.converter(page, cells).convert(cited)
+    found = converter(page, cells).convert(cited)
     assert found == "See Ba (2016) (Ba, 2016; Su, 2021)."
 
 
