@@ -23,6 +23,7 @@ from coursekit_classroom.figures.attention import (
     attention_flow,
     attention_steps,
     projections,
+    swap_meet,
 )
 from coursekit_classroom.figures.caches import (
     beam_tree,

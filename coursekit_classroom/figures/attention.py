@@ -8,6 +8,8 @@ from torch import Tensor
 from coursekit.attention import attention_weights
 from coursekit_classroom.figures.maps import heatmap
 from coursekit_classroom.figures.shapes import (
+    arrow,
+    box,
     hide_cells,
     name_column,
     sheet,
@@ -16,6 +18,52 @@ from coursekit_classroom.figures.shapes import (
     write,
 )
 from coursekit_classroom.figures.style import COLORS, ROLES, new_figure
+
+
+def swap_meet(
+    weights: Tensor, tokens: Sequence[str], wish: str, signs: Sequence[str]
+) -> Axes:
+    """Draw a stall for each token, and what the last one takes from each.
+
+    Args:
+        weights: (S,) of the last token, drawn as the widths of lines.
+        tokens: S names.
+        wish: what the last token's list says.
+        signs: what each sign says.
+
+    Returns:
+        The axes; stall j has its middle at x = j.
+    """
+    ax = new_figure(3.3)[1][0]
+    last = len(tokens) - 1
+    sheet(ax, (-0.62, last + 0.62), (-2.4, 3.1))
+    for j, (token, sign) in enumerate(zip(tokens, signs, strict=True)):
+        write(ax, j, 2.8, token, weight="bold")
+        for role, y, height, text in (
+            ("query", 1.9, 0.62, wish if j == last else "…"),
+            ("key", 0.75, 0.62, sign),
+            ("value", -0.5, 0.5, f"“{token}”"),
+        ):
+            box(ax, j - 0.4, y - height / 2, 0.8, height, role)
+            write(ax, j, y, text, size=11)
+        ax.plot([j - 0.4, j - 0.4, j + 0.4, j + 0.4], [-1, -0.75, -0.75, -1],
+                color=COLORS["gray"], linewidth=2, linestyle="-")  # fmt: skip
+        arrow(ax, (last - 0.1 * (last - j), 1.55), (j, 1.1), "--")
+    for y, text in ((1.9, "list"), (0.75, "sign"), (-0.5, "goods")):
+        write(ax, -0.53, y, text, rotation=90, color=COLORS["gray"])
+    box(ax, last - 0.55, -2.35, 1.1, 0.55, "value")
+    write(ax, last, -2.08, f"what {tokens[last]} takes", size=11)
+    for j, weight in enumerate(weights.tolist()):
+        end = (last + 0.3 * (j - last / 2), -1.72)
+        ax.plot(
+            [j, end[0]],
+            [-1.1, end[1]],
+            color=COLORS[ROLES["value"]],
+            linewidth=1 + 11 * weight,
+            linestyle="-",
+            solid_capstyle="round",
+        )
+    return ax
 
 
 def projections(
