@@ -1,7 +1,6 @@
 """Run the benchmark: ``python -m benchmarks``, or ``make bench``.
 
-Writes results/bench.json and the table of the README; of a part of the
-workloads only if told to.
+Writes results/bench.json; of a part of the workloads only if told to.
 """
 
 import argparse
@@ -149,12 +148,9 @@ def run(args: argparse.Namespace, metrics: dict[str, Any]) -> None:
 
 
 def lay_out(metrics: dict[str, Any]) -> None:
-    """Write the table into the metrics, and the short one into the README."""
+    """Write the tables into the metrics."""
     metrics["table"] = table.markdown(metrics)
     metrics["ratios"] = table.everybody(metrics)
-    readme = HERE.parent / "README.md"
-    page = table.replaced(readme.read_text("utf8"), table.short(metrics))
-    readme.write_text(page, "utf8")
 
 
 def revise(rows: dict[str, Any], peaks: dict[str, Any]) -> None:

@@ -13,8 +13,6 @@ HEAD = (
 CURVES = "step over context", "step over width"
 """Workloads with a table of their own."""
 
-MARKS = "<!-- bench: begin -->\n", "<!-- bench: end -->"
-
 
 def markdown(metrics: dict[str, Any]) -> str:
     """The table, what was skipped, and what everything was held against."""
@@ -34,14 +32,6 @@ def markdown(metrics: dict[str, Any]) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def short(metrics: dict[str, Any]) -> str:
-    """The rows of which something is wanted, for the README."""
-    works = metrics["workloads"]
-    wanted = {k: w for k, w in works.items() if w.get("verdicts")}
-    rows = [line(name, work) for name, work in wanted.items()]
-    return "\n".join([HEAD, *rows]) + "\n"
-
-
 def everybody(metrics: dict[str, Any]) -> str:
     """Ratios to each peer that a row summarizes."""
     lines = ["| work | ratio to each |", "|---|---|"]
@@ -50,22 +40,6 @@ def everybody(metrics: dict[str, Any]) -> str:
             each = [f"{who} {times(r['ratio'])}" for who, r in found.items()]
             lines.append(f"| {name} | {', '.join(each)} |")
     return "\n".join(lines) + "\n"
-
-
-def replaced(page: str, text: str) -> str:
-    """A page with other text between its two marks.
-
-    Raises:
-        ValueError: if a mark is missing.
-    """
-    before, start, rest = page.partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
-    if not (start and end):
-        raise ValueError(
-            f"the page must have the marks {MARKS[0]} and {MARKS[1]}: got "
-            f"{len(page)} characters without. Put them around the table."
-        )
-    return f"{before}{start}\n{text}\n{end}{after}"
 
 
 def line(name: str, work: dict[str, Any]) -> str:

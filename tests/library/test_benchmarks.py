@@ -790,8 +790,6 @@ def test_update_needs_rows():
 
 def test_a_part_can_be_put_into_the_last_result(monkeypatch, tmp_path):
     (tmp_path / "results").mkdir()
-    marks = table.MARKS[0] + table.MARKS[1]
-    (tmp_path / "README.md").write_text(marks, "utf8")
     file = tmp_path / "results/bench.json"
     whole = json.loads((ROOT / "results/bench.json").read_text("utf8"))
     file.write_text(json.dumps(whole), "utf8")
@@ -811,9 +809,6 @@ def test_a_part_can_be_put_into_the_last_result(monkeypatch, tmp_path):
         name for name in names if name in before
     ]
     assert "- skipped: a test (train S fp32)" in after["table"]
-    readme = (tmp_path / "README.md").read_text("utf8")
-    assert "train S bf16 |" in readme
-    assert "train S fp32 |" not in readme  # nothing is wanted of it now
 
 
 def test_quick_is_a_part_of_full():
@@ -932,16 +927,3 @@ def test_reasons_by_hand():
 def test_the_table_is_that_of_the_result():
     assert result("bench")["table"] == table.markdown(result("bench"))
     assert result("bench")["ratios"] == table.everybody(result("bench"))
-    readme = (ROOT / "README.md").read_text("utf8")
-    assert table.replaced(readme, table.short(result("bench"))) == readme
-
-
-def test_a_table_is_put_between_the_marks():
-    page = "a\n" + table.MARKS[0] + "old\n" + table.MARKS[1] + "\nb\n"
-    new = table.replaced(page, "new\n")
-    assert "old" not in new
-    assert new.startswith("a\n")
-    assert new.endswith("\nb\n")
-    assert table.replaced(new, "new\n") == new
-    with pytest.raises(ValueError, match="marks"):
-        table.replaced("no marks", "new")
