@@ -10,9 +10,11 @@ GAPS = """() => {
   const end = [...article.querySelectorAll("h2")].find(
     (h2) => /^(Exercises|Takeaways)/.test(h2.textContent.trim()));
   const stop = end ? at(end).top : at(article).bottom;
-  const open = [...article.querySelectorAll(".picture, .live-figure")]
+  const drawn = ".picture, .live-figure, .map-icon";
+  const open = [...article.querySelectorAll(drawn)]
     .filter((box) => box.checkVisibility({visibilityProperty: true}))
-    .map(at).filter((box) => box.height > 60 && box.top < stop)
+    .filter((box) => box.matches(".map-icon") || at(box).height > 60)
+    .map(at).filter((box) => box.top < stop)
     .sort((one, two) => one.top - two.top);
   let reached = at(article).top;
   const gaps = [];
