@@ -61,7 +61,7 @@ def shorten(text):
         found = longer
     if found or not sentences:
         return found
-    return sentences[0][:LENGTH].rpartition(" ")[0] + " …"
+    return sentences[0][: LENGTH - 2].rpartition(" ")[0] + " …"
 
 
 def description(doctree):

@@ -703,7 +703,7 @@ def test_readers_get_predictions_without_answers(tiny):
 def test_readers_get_what_is_folded_closed(tiny):
     """In Jupyter and in Colab, which has another name for it."""
     theirs = notebooks.code_cells(tiny.notebook("readers"))
-    [first] = [c for c in theirs if c.metadata.get("cellView") == "form"]
+    first, *_ = [c for c in theirs if c.metadata.get("cellView") == "form"]
     assert first.source.startswith("# In Colab or another fresh notebook:")
     assert first.metadata["jupyter"] == {"source_hidden": True}
     # What only the authors need is left out.
