@@ -605,7 +605,7 @@ def test_a_page_that_is_not_found_works_at_any_address(tiny):
         ("Here is x\ufffc. Two.", "Two."),
         ("So it runs: this. Look here:", "So it runs: this."),
         (f"{'a' * 150}. {'b' * 60}.", f"{'a' * 150}."),
-        ("word " * 60, ("word " * 40).strip() + " …"),
+        ("word " * 60, ("word " * 39).strip() + " …"),
         ("\ufffc.", ""),
     ],
 )

@@ -245,7 +245,7 @@ def test_a_column_too_few_is_seen(kind, monkeypatch):
 
 
 FAMILIES = [
-    # How the rows change, and of which source the memory is then held.
+    # How the rows change, and of which sources the memory then is.
     ([0, 0, 1, 1, 2, 2], [0, 1, 2]),
     ([1, 0, 2, 2, 5, 4], [0, 1, 2]),
     ([4, 5, 0, 1], [2, 0]),
@@ -260,15 +260,17 @@ def test_beams_of_a_source_share_its_memory():
     for stepper in (cached, plain):
         stepper.prefill(PROMPTS)
     assert cached.mask is not None  # the sources are of unequal lengths
-    for order, held in FAMILIES:
+    for order, sources in FAMILIES:
         tokens = torch.arange(len(order)) * 3 + 1
         logits = []
         for stepper in (cached, plain):
             stepper.reorder(torch.tensor(order))
             logits.append(stepper.step(tokens))
         assert torch.allclose(*logits, atol=1e-5)
-        assert cached.held == held
-        assert all(len(layer.memory[0]) == len(held) for layer in cached.cache)
+        assert cached.memory_sources == sources
+        assert all(
+            len(layer.memory[0]) == len(sources) for layer in cached.cache
+        )
 
 
 def test_a_memory_of_another_source_is_seen(monkeypatch):
