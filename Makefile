@@ -54,7 +54,7 @@ check: $(ENV)  ## in 3 minutes: style, types, the library, changed chapters
 
 test: $(ENV) $(ASKED)  ## run every check
 	@rm -rf _build
-	@$(call in_order,lint+types+library chapters html+classroom pages)
+	@$(call in_order,lint+types+library classroom chapters html pages)
 
 fuzz: $(ENV)  ## random cases: make fuzz SECONDS=600; a failure says its command
 	@$(PY) -m tests.fuzz $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
