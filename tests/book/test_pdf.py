@@ -22,10 +22,10 @@ sys.path.insert(0, str(ROOT / "sphinx_ext"))
 import pdf  # noqa: E402
 
 HTML = ROOT / "_build" / "html"
-NOTATION, ATTENTION, FURTHER = PAGES = [
-    "book/notation.html",
+ATTENTION, FURTHER, NOTATION = PAGES = [
     "book/04_attention.html",
     "book/further/14_translator.html",
+    "book/notation.html",
 ]
 FRONT = 2  # the title page and the contents
 # Of the paper, in fractions: where text may stand (pdf.css has millimeters).
@@ -159,20 +159,20 @@ def test_bookmarks_contents_and_page_numbers_agree(book):
     assert [title for level, title, _ in marks if level == 0] == [
         *("The Executable Transformer", "Contents"),
         *(
-            "Before you start",
             "II. Attention",
             "V. Understanding and translating",
+            "Back matter",
         ),
     ]
     # A chapter under its part, its sections under it.
     levels = {title: level for level, title, _ in marks}
     assert levels["4 Attention"] == 1
-    assert levels["The code"] == levels["Exercises"] == 2
+    assert levels["Who was tired?"] == levels["Exercises"] == 2
     for _, title, number in marks:
         assert squeezed(title) in book.texts[number - 1]
     for number, head in enumerate(book.heads[1:], 2):
         assert head.endswith(str(number))
-        if number >= begins["4 Attention"]:
+        if number < begins["Notation"]:
             assert not head.startswith("Notation")
     contents = book.texts[1]
     for title in ("Notation", "4 Attention"):
@@ -182,8 +182,8 @@ def test_bookmarks_contents_and_page_numbers_agree(book):
 def test_a_chapter_begins_on_a_new_page(book):
     marks = {title: number for _, title, number in book.bookmarks()}
     for title, before in (
-        ("Notation", "Before you start"),
         ("4 Attention", "II. Attention"),
+        ("Notation", "Back matter"),
     ):
         text = book.texts[marks[title] - 1]
         assert text.startswith(squeezed(before + title))
