@@ -13,8 +13,7 @@ GAPS = """() => {
   const drawn = ".picture, .live-figure, .map-icon";
   const open = [...article.querySelectorAll(drawn)]
     .filter((box) => box.checkVisibility({visibilityProperty: true}))
-    .filter((box) => box.matches(".map-icon") || at(box).height > 60)
-    .map(at).filter((box) => box.top < stop)
+    .map(at).filter((box) => box.height > 60 && box.top < stop)
     .sort((one, two) => one.top - two.top);
   let reached = at(article).top;
   const gaps = [];

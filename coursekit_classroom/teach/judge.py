@@ -689,10 +689,10 @@ def reported(
 def without_numbers(problem: str) -> str:
     """What is wrong, but for what was expected where it is no form.
 
-    Whoever hands in again would otherwise know hidden results.
+    Somebody who hands in again would otherwise know hidden results.
     """
-    told = "expected" in problem.lower() or re.search(r"\d", problem)
-    if FORM.search(problem) or not told:
+    reveals = "expected" in problem.lower() or re.search(r"\d", problem)
+    if FORM.search(problem) or not reveals:
         return problem
     counted = COUNTED.search(problem)
     return NOT_RIGHT + (f" {counted[0]}." if counted else "")

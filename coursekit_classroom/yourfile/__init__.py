@@ -252,9 +252,8 @@ def located(file: str | Path | None, name: str = FILE) -> Path:
     Raises:
         ValueError: if what was given is not the name of a Python file.
     """
-    from coursekit_classroom.notebooks.readers import (
-        FOLDER,  # no child needs it
-    )
+    # Here, since no child needs it.
+    from coursekit_classroom.notebooks.readers import FOLDER
 
     if file is not None:
         if not str(file).endswith(".py"):  # a chapter, a text, a folder
