@@ -245,6 +245,19 @@ ORDER = plain.shuffled("The mean of $x$", CHOICES)
 LETTERS = ["ABC"[ORDER.index(n)] for n in range(3)]
 
 
+def once_loaded_again(page, holds):
+    """Whether this holds after a reload, or soon after one.
+
+    What a page has stored is there for the next one soon, not at once.
+    """
+
+    def reloaded():
+        page.reload()
+        return holds()
+
+    return comes(reloaded)
+
+
 def choice(page, number):
     """The button of a choice, wherever the shuffle has put it."""
     return buttons(page).nth(ORDER.index(number))
@@ -281,13 +294,12 @@ def test_a_choice_opens_its_feedback_and_is_kept(visit):
     choice(page, 2).click()  # the others may be opened, too
     assert "FEEDBACK-C" in page.locator("article").inner_text()
     assert status.inner_text().startswith(f"You chose {LETTERS[0]}")
-    page.reload()
-    assert "your choice" in choice(page, 0).inner_text()
+    mine = choice(page, 0)
+    assert once_loaded_again(page, lambda: "your choice" in mine.inner_text())
     assert "RESULT" in seen(page)
     page.get_by_text("Forget my choice").first.click()
     assert seen(page) == set()
-    page.reload()
-    assert seen(page) == set()
+    assert once_loaded_again(page, lambda: seen(page) == set())
     choice(page, 1).click()
     told = f"You chose {LETTERS[1]}. That is right."
     assert status.inner_text().startswith(told)
@@ -295,8 +307,8 @@ def test_a_choice_opens_its_feedback_and_is_kept(visit):
         page.locator("article").inner_text()
     )
     page.evaluate("localStorage.clear()")
-    page.reload()  # control: nothing but the storage remembers
-    assert seen(page) == set()
+    # Control: nothing but the storage remembers.
+    assert once_loaded_again(page, lambda: seen(page) == set())
 
 
 def test_a_browser_that_keeps_nothing(visit):
@@ -468,18 +480,10 @@ def thrown(visit):
 
 
 def shows(page, offer, marks):
-    """Whether it offers and ticks these; loads it again until it does.
-
-    What another page has stored is there soon, not at once.
-    """
-
-    def shown():
-        if (offered(page), ticked(page)) == (offer, marks):
-            return True
-        page.reload()
-        return False
-
-    return comes(shown)
+    """Whether it offers and ticks these, when it is loaded again."""
+    return once_loaded_again(
+        page, lambda: (offered(page), ticked(page)) == (offer, marks)
+    )
 
 
 def ticked(page):
@@ -530,8 +534,7 @@ def test_progress_that_cannot_be_read_is_none(visit):
             "key.startsWith('progress:') && localStorage.setItem(key, junk))",
             junk,
         )
-        page.reload()
-        assert (offered(page), ticked(page)) == ([], [])
+        assert shows(page, [], [])
     assert thrown(opened) == []
 
 
