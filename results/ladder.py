@@ -6,14 +6,19 @@ context, batch, steps and optimizer, over three seeds. The number is the loss
 on the whole held-out tenth, in nats per character."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from coursekit.data import load_text
+from coursekit.saved_models import save_model
+from coursekit.tokenizer import CharTokenizer
 from coursekit_classroom import lesson
+from coursekit_classroom.yourfile.saving import to_library
 from results.record import options, record, summary
+from results.writing import MODELS
 
 CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32
 TABLE_RATE = 0.03  # of chapter 0's table, which 1e-3 leaves half trained
@@ -116,9 +121,14 @@ def measure(
     steps: int,
     edits: Sequence[tuple[str, str]] = (),
     rate: float | None = None,
+    keep: Path | None = None,
 ) -> dict[str, Any]:
-    """Loss over seeds, parameters, and the first seed's sample."""
-    losses, found = [], {}
+    """Loss over seeds, parameters, and the first seed's sample.
+
+    With ``keep``, a folder, the first seed's model is written to it.
+    """
+    losses: list[float] = []
+    found: dict[str, Any] = {}
     for seed in seeds:
         file, model, loss = climb(chapter, corpus, seed, steps, edits, rate)
         losses.append(round(loss, 4))
@@ -126,6 +136,9 @@ def measure(
             found["sample"] = sample(file, model, corpus.tokenizer)
             n = sum(p.numel() for p in model.parameters())
             found["parameters"] = n
+            if keep:
+                tokens = CharTokenizer(corpus.tokenizer.vocabulary)
+                save_model(keep, to_library(model), tokens, int8=True)
     return {"chapter": chapter, "loss": summary(losses), **found}
 
 
@@ -175,7 +188,8 @@ def main() -> None:
         metrics["baselines"] = without_training(text)
         metrics["rungs"] = []
         for name, label, chapter in RUNGS:
-            rung = measure(chapter, text, args.seeds, args.steps)
+            keep = MODELS / "ladder" if chapter == RUNGS[-1][2] else None
+            rung = measure(chapter, text, args.seeds, args.steps, keep=keep)
             metrics["rungs"].append({"name": name, "label": label, **rung})
             print(f"{name:12} {rung['loss']['values']}", flush=True)
         metrics["controls"] = {}

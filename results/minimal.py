@@ -12,77 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
 from coursekit import minimal, training
-from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
+from coursekit.config import TrainConfig
 from coursekit.data import Batch, load_text
-from coursekit.decoder import GPT
-from coursekit.seq2seq import Transformer
+from coursekit_classroom.yourfile.saving import library_name, to_library
 from results.record import options, record, summary
 
 CONTEXT, WIDTH, HEADS, BLOCKS, BATCH = 64, 64, 4, 4, 32
-# Names in the file, and what the library calls the same.
-NAMES = {
-    "norm_1.gain": "attention_norm.weight",
-    "norm_cross.gain": "cross_attention_norm.weight",
-    "norm_2.gain": "feed_forward_norm.weight",
-    "norm.gain": "final_norm.weight",
-    "unembed.": "head.",
-    "attention.query": "attention.w_q",
-    "attention.key": "attention.w_k",
-    "attention.value": "attention.w_v",
-    "attention.output": "attention.w_o",
-    "feed_forward.hidden": "feed_forward.w_in",
-    "feed_forward.output": "feed_forward.w_out",
-}
-# What the file has no options for.
-CHOICES: dict[str, Any] = {
-    "bias": False,
-    "tie_embeddings": False,
-    "positions": "learned",
-    "norm_first": True,
-    "final_norm": True,
-    "activation": "gelu",
-    "scale_embedding": False,
-    "dropout": 0.0,
-}
-
-
-def library_name(name: str) -> str:
-    """Library name of a parameter of the file."""
-    for ours, theirs in NAMES.items():
-        name = name.replace(ours, theirs)
-    return name
-
-
-def to_library(model: Any) -> nn.Module:
-    """The library's model with the weights of one of the book's files.
-
-    Args:
-        model: a ``GPT`` of `minimal.py`, or a ``Transformer`` of
-            `minimal_seq2seq.py`; also of an edited file.
-    """
-    vocab_size, d_model = model.unembed.weight.shape
-    sizes = {
-        "vocab_size": vocab_size,
-        "max_len": model.context,
-        "d_model": d_model,
-        "n_heads": model.blocks[0].attention.n_heads,
-    }
-    library: nn.Module
-    if hasattr(model, "encoder"):
-        depths = {
-            "n_encoder_layers": len(model.encoder.blocks),
-            "n_decoder_layers": len(model.blocks),
-        }
-        library = Transformer(TransformerConfig(**sizes, **depths, **CHOICES))
-    else:
-        depth = len(model.blocks)
-        library = GPT(GPTConfig(**sizes, n_layers=depth, **CHOICES))
-    weights = model.state_dict().items()
-    library.load_state_dict({library_name(k): v for k, v in weights})
-    return library.to(model.unembed.weight.dtype)
 
 
 def to_minimal(library: Any) -> minimal.GPT:

@@ -53,7 +53,7 @@ NUMBERS = (
     *("layer", "head", "temperature", "seed", "beams", "steps"),
     *("step", "query", "key", "block", "token", "residual", "times"),
 )
-WORDS = ("preset", "norm", "program")
+WORDS = ("preset", "norm", "program", "shows")
 
 
 class live_figure(nodes.General, nodes.Element):  # noqa: N801  docutils' custom

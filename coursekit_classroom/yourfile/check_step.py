@@ -41,6 +41,7 @@ from coursekit_classroom.yourfile.loading import (
     load,
     module_name,
 )
+from coursekit_classroom.yourfile.saving import save_as_zip
 
 CHARACTERS = 10_000  # of the text on which the last lines are run
 PROMPT = "ROMEO:\n"
@@ -203,6 +204,9 @@ def train(path: Path, file: File, steps: int) -> tuple[bool, float]:
             units += f", a perplexity of {math.exp(loss):.2f}"
         print(f"held-out loss {loss:.3f} {units}\n{verdict}")
         print(columns(samples(file, model, tokenizer, book.before)))
+        if file.chapter >= 9:  # a whole GPT
+            zipped = path.with_suffix(".zip")
+            print(save_as_zip(zipped, model, tokenizer, SIZES))
     return passed, loss
 
 

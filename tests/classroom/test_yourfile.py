@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -26,6 +27,7 @@ from coursekit_classroom.yourfile import (
     loading,
 )
 from coursekit_classroom.yourfile.contracts import base, layers, model
+from coursekit_classroom.yourfile.saving import save_as_zip
 from results import ladder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -1353,3 +1355,26 @@ def test_a_training_can_be_ended_early(tmp_path):
     out, _ = process.communicate()
     assert process.returncode == 0
     assert "nats per character after fewer steps\n  Not compared" in out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_written"),
+    [
+        ("self.query", "self.looks_for", True),  # the learner's own names
+        ("self.unembed(self.norm(x))", "self.unembed(x)", False),
+        ("4 * d_model", "2 * d_model", False),
+    ],
+)
+def test_a_trained_model_can_be_taken_home(tmp_path, old, new, is_written):
+    path, mine = tmp_path / "mine.zip", lesson.text(9)
+    assert old in mine
+    file = SimpleNamespace()
+    exec(mine.replace(old, new), file.__dict__)
+    tokenizer, sizes = file.CharTokenizer("to be or not"), (7, 30, 3, 2)
+    model = file.GPT(len(tokenizer.vocabulary), *sizes)
+    assert path.name in save_as_zip(path, model, tokenizer, sizes)
+    assert path.exists() == is_written
+    if is_written:
+        opened, vocabulary = coursekit.load(path)
+        ids = torch.tensor([vocabulary.encode("to be")])
+        torch.testing.assert_close(opened(ids), model(ids))

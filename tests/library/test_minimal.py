@@ -22,7 +22,8 @@ from coursekit.optim import make_schedule
 from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
 from coursekit_classroom import lesson
 from coursekit_classroom.dates import date_pairs
-from results.minimal import library_name, settings, to_library
+from coursekit_classroom.yourfile.saving import library_name, to_library
+from results.minimal import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "coursekit"

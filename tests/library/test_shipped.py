@@ -24,6 +24,7 @@ DATA = Path(
 )
 MOST = {  # parameters
     "captions": 900_000,
+    "ladder": 209_728,
     "running": 200_000,
     "shakespeare": 900_000,
     "stories": 1_300_000,

@@ -9,6 +9,7 @@ import functools
 import http.server
 import re
 import threading
+from zipfile import ZipFile
 
 import pytest
 import test_book
@@ -638,6 +639,18 @@ def test_the_next_token(reader):
     for _ in range(3):
         press(name="Take the likeliest").click()
     assert written.inner_text() == alone
+    press(name="Let it write").click()  # on, by itself
+    more = f"text => text.length > {2 * len(alone)}"
+    reader.page.wait_for_function(
+        f"() => ({more})(document.querySelector("
+        "'live-next-token .live-written mark').textContent)"
+    )
+    if (stop := press(name="Stop")).count():  # it may have ended by then
+        stop.click()
+    stopped = written.inner_text()
+    reader.pass_time(50)
+    assert written.inner_text() == stopped
+    assert stopped.startswith(alone)
     slider.focus()
     reader.page.keyboard.press("End")
     beginning = element.get_by_role("textbox")
@@ -1100,7 +1113,13 @@ def test_a_model_of_the_readers_own(reader, tmp_path, name):
         reader.sentence("checkpoint")
     )
     assert element.locator("live-attention").count() == 0
-    chooser.set_input_files(sorted(tmp_path.iterdir()))
+    files = sorted(tmp_path.iterdir())
+    if name == "captions":  # as it is taken home
+        with ZipFile(tmp_path / "mine.zip", "w") as file:
+            for part in files:
+                file.write(part, part.name)
+        files = tmp_path / "mine.zip"
+    chooser.set_input_files(files)
     # It begins when the reader comes near.
     element.locator("live-attention").scroll_into_view_if_needed()
     reader.page.wait_for_selector("live-checkpoint live-attention canvas")

@@ -17,7 +17,7 @@ import coursekit
 from coursekit import minimal
 from coursekit_classroom import live
 from coursekit_classroom.live import train
-from results.minimal import library_name, to_library
+from coursekit_classroom.yourfile.saving import library_name, to_library
 
 pytestmark = pytest.mark.xdist_group("live")
 

@@ -27,7 +27,7 @@ from coursekit.saved_models import find_model
 from coursekit.tokenizer import BPETokenizer
 from coursekit_classroom import lesson, live
 from coursekit_classroom.live import strip, walk
-from results.minimal import to_library
+from coursekit_classroom.yourfile.saving import to_library
 
 ROOT = Path(__file__).resolve().parents[2]
 

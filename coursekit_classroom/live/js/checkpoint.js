@@ -29,6 +29,21 @@ export function readTensors(buffer) {
   return tensors;
 }
 
+/** The files in a zip that is not compressed: {name: Blob}. */
+export function unzip(buffer) {
+  const view = new DataView(buffer), files = {};
+  const short = (at) => view.getUint16(at, true);
+  const long = (at) => view.getUint32(at, true);
+  for (let at = 0; long(at) === 0x04034b50;) { // the head of a file
+    if (short(at + 8) !== 0) throw new TypeError("the zip is compressed");
+    const start = at + 30 + short(at + 26) + short(at + 28);
+    const name = new Uint8Array(buffer, at + 30, short(at + 26));
+    at = start + long(at + 18);
+    files[new TextDecoder().decode(name)] = new Blob([buffer.slice(start, at)]);
+  }
+  return files;
+}
+
 /** Undo to_int8: whole numbers, times the step of their row. */
 export function fromInt8(tensors) {
   const restored = {};

@@ -1,6 +1,6 @@
 // <live-checkpoint>: the reader's own weights, dropped on the page. They stay
 // there: nothing is sent anywhere.
-import { fromInt8, readTensors } from "../checkpoint.js";
+import { fromInt8, readTensors, unzip } from "../checkpoint.js";
 import { define, LiveFigure } from "./figure.js";
 import { Library } from "./library.js";
 import { make, select } from "./parts.js";
@@ -13,7 +13,7 @@ class LiveCheckpoint extends LiveFigure {
 
   parts() {
     this.input = make("input", {
-      type: "file", multiple: true, accept: ".safetensors,.json",
+      type: "file", multiple: true, accept: ".zip,.safetensors,.json",
       onchange: () => this.open(this.input.files),
     });
     this.zone = make("label", {
@@ -34,11 +34,13 @@ class LiveCheckpoint extends LiveFigure {
 
   async open(files) {
     this.inside.replaceChildren();
-    const named = Object.fromEntries([...files].map((file) =>
-      [file.name.endsWith(".safetensors") ? "weights" : file.name, file]));
-    const file = named.weights ?? files[0];
+    const [first] = files;
+    if (!first) return; // the choice was cancelled
+    let named = Object.fromEntries([...files].map((file) => [file.name, file]));
     try {
-      const buffer = await file.arrayBuffer();
+      if (first.name.endsWith(".zip")) named = unzip(await first.arrayBuffer());
+      const weights = Object.keys(named).find((name) => name.endsWith(".safetensors"));
+      const buffer = await (named[weights] ?? first).arrayBuffer();
       this.show(fromInt8(readTensors(buffer)));
       const config = named["config.json"], tokens = named["tokenizer.json"];
       if (config && tokens)
@@ -48,14 +50,14 @@ class LiveCheckpoint extends LiveFigure {
         }, buffer));
     } catch (error) {
       this.tell(say("checkpoint.bad",
-        { file: file.name, reason: error.message }));
+        { file: first.name, reason: error.message }));
     }
   }
 
   /** The figures that this model can run. */
   use(library) {
-    const kinds = library.fields.model === "Transformer"
-      ? ["attention", "translator"] : ["attention", "next-token"];
+    const kinds = this.getAttribute("shows")?.split(" ")
+      ?? ["attention", library.fields.model === "Transformer" ? "translator" : "next-token"];
     for (const kind of kinds) {
       const figure = make(`live-${kind}`, {
         className: "live-figure", text: say("checkpoint.text"),

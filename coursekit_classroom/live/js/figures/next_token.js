@@ -1,5 +1,5 @@
 // <live-next-token>: the probabilities of the next token, and what temperature,
-// top-k and top-p make of them; step, and back.
+// top-k and top-p make of them; step, back, or let it write on.
 import { CachedStepper } from "../cache.js";
 import { filtered, greedy, ranking, sampler } from "../generation.js";
 import { softmax } from "../tensor.js";
@@ -8,6 +8,8 @@ import { button, make, seeded, slider } from "./parts.js";
 import { percent, say, visible } from "./strings.js";
 
 const SHOWN = 10; // bars
+const MANY = 500; // tokens that it writes at a press
+const TURN = 20; // ms of writing between two frames
 const TOP_K = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, Infinity];
 
 class LiveNextToken extends LiveFigure {
@@ -29,18 +31,18 @@ class LiveNextToken extends LiveFigure {
       (value) => (value === 1 ? say("next.all") : value.toFixed(2)));
     this.written = make("p", { className: "live-written" });
     this.bars = make("ol", { className: "live-bars", "aria-label": say("next.bars") });
+    this.writes = button(say("next.write"), () => this.press());
     this.back = button(say("next.back"), () => this.undo(1));
     this.again = button(say("next.again"), () => this.undo(Infinity));
     return [
       this.text.field,
       make("div", { className: "live-row" }, this.temperature.field,
         this.topK.field, this.topP.field),
-      this.written,
       make("div", { className: "live-row" },
         button(say("next.likeliest"), () => this.take(greedy(this.logits))),
         button(say("next.draw"), () => this.take(this.draw())),
-        this.back, this.again),
-      this.bars,
+        this.writes, this.back, this.again),
+      this.written, this.bars,
     ];
   }
 
@@ -49,6 +51,7 @@ class LiveNextToken extends LiveFigure {
     const { ids } = this.read(this.text.input.value || "\n", Infinity);
     if (ids.length === 0) return this.tell(say("empty"));
     this.random = seeded(this.number("seed", 0));
+    this.left = 0; // tokens that it still writes
     this.stepper.prefill(ids);
     this.past = []; // what to go back to: the stepper's rows and a token each
     this.show();
@@ -71,14 +74,34 @@ class LiveNextToken extends LiveFigure {
     return sampler({ ...this.how, random: this.random })(this.logits);
   }
 
-  take(token) {
+  add(token) {
     this.past.push({ rows: this.stepper.rows, token });
     this.stepper.step([token]);
+  }
+
+  take(token) {
+    this.left = 0;
+    this.add(token);
     this.show();
+  }
+
+  press() {
+    this.left = this.left ? 0 : MANY;
+    this.write();
+  }
+
+  /** Draw for a moment, show it, and go on with the next frame. */
+  write() {
+    const end = performance.now() + TURN;
+    for (; this.left && performance.now() < end; this.left--)
+      this.add(this.draw());
+    this.show();
+    if (this.left && this.isConnected) requestAnimationFrame(() => this.write());
   }
 
   /** Nothing is computed: the older rows are still as they were. */
   undo(n) {
+    this.left = 0;
     for (; n > 0 && this.past.length; n--)
       this.stepper.rows = this.past.pop().rows;
     this.show();
@@ -96,6 +119,7 @@ class LiveNextToken extends LiveFigure {
     const added = tokenizer.decode(this.past.map(({ token }) => token));
     this.written.replaceChildren(
       say("next.written"), this.text.input.value, make("mark", {}, added));
+    this.writes.textContent = say(this.left ? "next.stop" : "next.write");
     this.back.disabled = this.again.disabled = this.past.length === 0;
     this.tell(say("next.sentence", {
       token: visible(tokenizer.decode([best[0]])),

@@ -88,6 +88,8 @@ export const STRINGS = {
   "next.all": "all",
   "next.likeliest": "Take the likeliest",
   "next.draw": "Draw one",
+  "next.write": "Let it write",
+  "next.stop": "Stop",
   "next.back": "Back",
   "next.again": "Start again",
   "next.take": "Take “{token}”",
@@ -138,8 +140,8 @@ export const STRINGS = {
   "positions.product": "dot product",
 
   "checkpoint.title": "your own model",
-  "checkpoint.drop": "Choose model.safetensors, or drop it here. With"
-    + " config.json and tokenizer.json of the same folder it runs, too.",
+  "checkpoint.drop": "Choose a model's zip, or drop it here. Its model.safetensors"
+    + " alone can be looked at; with config.json and tokenizer.json it runs, too.",
   "checkpoint.text": "The cat sat on the street",
   "checkpoint.tensor": "Tensor",
   "checkpoint.shape": "{shape}: {n} numbers, the largest {largest}",
