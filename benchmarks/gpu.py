@@ -11,19 +11,8 @@ from typing import Any
 import torch
 
 from benchmarks import generating, training
-from benchmarks.clock import peak, race
-from benchmarks.contest import (
-    OURS,
-    Missing,
-    Settings,
-    Task,
-    Workload,
-    duel,
-)
-from benchmarks.peers import ours
-from coursekit.decoder import GPT
-from coursekit.generation import generate
-from coursekit.steppers import CachedStepper, StaticStepper
+from benchmarks.clock import peak
+from benchmarks.contest import Missing, Settings, Workload
 
 DEVICE = "cuda"
 
@@ -62,23 +51,6 @@ def writing(
     return generating.writing(there, "S", batch, compiled=compiled)
 
 
-def graph(settings: Settings, batch: int, n: int = 200) -> dict[str, Any]:
-    """Race a step that is replayed as a CUDA graph against one that is not."""
-    there = on_gpu(settings)
-    shape = training.SHAPES["S"]
-    torch.manual_seed(0)
-    with torch.device(there.device):
-        model = ours.gpt(Task("gpt", shape), there).module
-    assert isinstance(model, GPT)
-    ids = training.sample(shape, 1)[0].flatten()[: batch * generating.PROMPT]
-    prompts = ids.view(batch, -1)
-    calls = {
-        name: partial(generate, kind(model), prompts, n)
-        for name, kind in ((OURS, StaticStepper), ("without", CachedStepper))
-    }
-    return duel(race(calls, there.rounds, there.slot), batch * n)
-
-
 def _steps(size: str, compiled: bool) -> Workload:
     run = partial(steps, size=size, compiled=compiled)
     name = f"GPU train {size} bf16" + " compiled" * compiled
@@ -96,7 +68,6 @@ WORKLOADS = [
         for name, run in (
             ("generate S", writing),
             ("generate S compiled", partial(writing, compiled=True)),
-            ("worth of a CUDA graph, S", graph),
         )
     ),
 ]

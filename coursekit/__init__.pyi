@@ -13,7 +13,6 @@ from coursekit.cache import LayerCache as LayerCache
 from coursekit.steppers import (
     CachedSeq2SeqStepper as CachedSeq2SeqStepper,
     CachedStepper as CachedStepper,
-    StaticStepper as StaticStepper,
 )
 from coursekit.config import (
     EncoderConfig as EncoderConfig,

@@ -128,43 +128,6 @@ class LayerCache:
                 lacking.index_copy_(0, rows, copies)
 
 
-class WholeLayer:
-    """A layer's cache as a step of fixed shape sees it: always whole.
-
-    ``update`` writes one column, which a tensor names, and returns all of
-    the buffer.  So a mask must hide the columns that are not filled.
-
-    Args:
-        layer: whose buffers it writes and returns.
-        column: (1,) where the next key goes; read again at each step.
-
-    Attributes:
-        length: as if all columns but one were filled.
-
-    Chapter: 12, generation.
-    """
-
-    def __init__(self, layer: LayerCache, column: Int[Tensor, "1"]) -> None:
-        self.k, self.v, self.column = layer.k, layer.v, column
-        self.length = layer.max_len - 1
-
-    def update(
-        self, k: Float[Tensor, "B G 1 Dh"], v: Float[Tensor, "B G 1 Dv"]
-    ) -> tuple[Float[Tensor, "B G M Dh"], Float[Tensor, "B G M Dv"]]:
-        """Write one key and value; return all of the buffers.
-
-        Args:
-            k: (B, G, 1, Dh) the new key.
-            v: (B, G, 1, Dv) the new value.
-
-        Returns:
-            (B, G, M, Dh) and (B, G, M, Dv), M = the window.
-        """
-        self.k.index_copy_(2, self.column, k)
-        self.v.index_copy_(2, self.column, v)
-        return self.k, self.v
-
-
 class CrossLayerCache(LayerCache):
     """A layer's cache that also keeps what the layer reads of a source.
 

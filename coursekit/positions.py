@@ -172,10 +172,6 @@ class Positions(nn.Module):
     ) -> tuple[Rotation | None, Float[Tensor, "H T S"] | None]:
         """Rotation of queries and keys, and bias of the scores, in a scheme.
 
-        A :class:`StaticStepper` reads keys that are not written yet, and
-        hides them: its query is not the last of them.  ALiBi allows that,
-        since it then adds the same to all scores of a row.
-
         Args:
             positions: (T,) or (B, T) positions of the queries, which are the
                 last T of the S keys.

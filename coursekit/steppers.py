@@ -3,11 +3,10 @@
 A :class:`Stepper` hides the model, its positions, its padding and its cache
 from the loops of :mod:`coursekit.generation`.  The plain ones read the whole
 text at each step and are the reference; those with a cache give the same
-logits.  :class:`StaticStepper` does the same work at each step, whatever is
-in the cache, so that a step can be recorded once and replayed.
+logits.
 """
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Sequence, Sized
 from itertools import groupby
 from typing import Protocol, runtime_checkable
 
@@ -19,8 +18,6 @@ from coursekit.cache import (
     CrossLayerCache,
     LayerCache,
     SharedColumns,
-    WholeLayer,
-    cache_dtype,
     make_cache,
 )
 from coursekit.checks import check_id_list, check_scores, is_integer
@@ -28,10 +25,6 @@ from coursekit.decoder import GPT
 from coursekit.devices import evaluating
 from coursekit.multihead import KeyValueCache
 from coursekit.seq2seq import CrossCache, Transformer
-
-Step = Callable[[], Tensor]
-"""Reads and writes tensors that it knows; returns logits."""
-
 
 Prompts = Sequence[Sequence[int]] | Tensor
 """B lists of token ids, or a (B, T) tensor."""
@@ -240,15 +233,11 @@ class CachedStepper(PlainStepper):
             (B, V) logits of the next token.
         """
         self.append(tokens)
-        if self.filled == self.window:
+        filled = self.filled
+        if filled == self.window:
             return self.read()
-        return self.advance(tokens)
-
-    def advance(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Run the model over one new token of each row."""
         if not any(self.padding):
             return self.run(tokens[:, None], None, None)
-        filled = self.filled
         n_padding = torch.tensor(self.padding, device=tokens.device)[:, None]
         columns = torch.arange(filled + 1, device=tokens.device)
         mask = (columns >= n_padding)[:, None, None]
@@ -264,168 +253,11 @@ class CachedStepper(PlainStepper):
 
     def read(self) -> Float[Tensor, "B V"]:
         """Fill a fresh cache with all rows."""
-        self.cache = self.empty_cache()
+        self.cache = make_cache(self.model, len(self.rows), self.window)
         self.shared = SharedColumns(len(self.rows))
         lengths = [len(row) for row in self.rows]
         self.padding = [max(lengths) - length for length in lengths]
         return super().read()
-
-    def empty_cache(self) -> list[LayerCache]:
-        """A cache that holds a window of each row."""
-        return make_cache(self.model, len(self.rows), self.window)
-
-
-class StaticStepper(CachedStepper):
-    """Steps a GPT by one recorded step: the logits of :class:`PlainStepper`.
-
-    The prompt is read as :class:`CachedStepper` reads it.  Each later step
-    attends to all ``window`` columns, so it pays where starting the work
-    costs more than doing it: for small steps on a GPU.
-
-    Args:
-        model: as in :class:`PlainStepper`; its weights may change in place,
-            but not move.
-        window, keep: as in :class:`PlainStepper`.
-        record: takes the step, a function without arguments, and returns
-            what does the same sooner: :func:`cuda_graph`, or
-            ``torch.compile``.  Default: :func:`cuda_graph` on a GPU;
-            elsewhere the step runs as it is.
-
-    Raises:
-        ValueError: if ``window`` or ``keep`` is out of range.
-
-    Chapter: 12, generation.
-    Test: test_static.py::test_the_same_logits_at_every_step
-    """
-
-    # What a recorded step reads and writes; `settle` makes it.
-    tokens: Int[Tensor, "B 1"]
-    column: Int[Tensor, "1"]
-    columns: Int[Tensor, "M"]
-    first: Int[Tensor, "B 1"]
-    whole: Sequence[WholeLayer] = ()
-    replay: Step | None = None
-
-    def __init__(
-        self,
-        model: GPT,
-        window: int | None = None,
-        keep: int | None = None,
-        record: Callable[[Step], Step] | None = None,
-    ) -> None:
-        super().__init__(model, window, keep)
-        self.record = record
-
-    def advance(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Run the recorded step over one new token of each row."""
-        filled = self.filled
-        for layer in self.cache:
-            layer.length = filled + 1
-        self.tokens.copy_(tokens[:, None])
-        self.column.fill_(filled)
-        with evaluating(self.modules):
-            if self.replay is None:
-                record = self.record or usual_record(self.column.device)
-                self.replay = record(self.fixed_step)
-            return self.replay()
-
-    def fixed_step(self) -> Float[Tensor, "B V"]:
-        """One step of one shape: all that changes stands in tensors."""
-        visible = (self.first <= self.columns) & (self.columns <= self.column)
-        positions = self.column - self.first
-        x = self.model.hidden(
-            self.tokens, positions, visible[:, None, None], self.whole
-        )
-        return self.model.logits(x[:, -1])
-
-    def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Reorder rows and cache: row i becomes the present row index[i]."""
-        super().reorder(index)
-        self.settle()
-
-    def read(self) -> Float[Tensor, "B V"]:
-        """Fill the cache with all rows."""
-        logits = super().read()
-        self.settle()
-        return logits
-
-    def settle(self) -> None:
-        """Copy a step's inputs into its static buffers.
-
-        New buffers (another number of rows, say) need a new record.
-        """
-        if not self.cache:
-            return
-        keys = self.cache[0].k
-        first = torch.tensor(self.padding, device=keys.device)[:, None]
-        if not self.whole or self.whole[0].k is not keys:
-            rows = keys.size(0)
-            self.tokens = first.new_zeros(rows, 1)
-            self.first = first.new_zeros(rows, 1)
-            self.column = first.new_zeros(1)
-            self.columns = torch.arange(self.window, device=keys.device)
-            self.whole = [WholeLayer(c, self.column) for c in self.cache]
-            for layer in self.cache:  # hidden, but 0 times NaN is NaN
-                layer.k[:, :, layer.length :] = 0
-                layer.v[:, :, layer.length :] = 0
-            self.replay = None
-        self.first.copy_(first)
-
-    def empty_cache(self) -> list[LayerCache]:
-        """The same buffers again, if they fit."""
-        model = self.model
-        device = next(model.parameters()).device
-        place = len(self.rows), cache_dtype(model), device
-        keys = self.whole[0].k if self.whole else None
-        if keys is None or place != (keys.size(0), keys.dtype, keys.device):
-            return super().empty_cache()
-        for layer in self.cache:
-            layer.length = 0
-        return self.cache
-
-
-def usual_record(device: torch.device) -> Callable[[Step], Step]:
-    """A CUDA graph on a GPU; elsewhere nothing."""
-    return cuda_graph if device.type == "cuda" else lambda step: step
-
-
-def cuda_graph(step: Step) -> Step:
-    """Record what a step launches on a GPU; replay it by one launch.
-
-    Args:
-        step: of fixed shapes, on fixed memory, without a look at a value.
-
-    Returns:
-        What does the same on the same memory.  Its result is a copy.
-
-    Raises:
-        ValueError: under autocast, unless its cache is off: a graph would
-            go on reading rounded weights that are freed.
-
-    Chapter: 12, generation.
-    """
-    if torch.is_autocast_enabled("cuda") and torch.is_autocast_cache_enabled():
-        raise ValueError(
-            "a CUDA graph can't keep the weights that autocast rounds: got "
-            "autocast with cache_enabled=True. Use model.to(torch.bfloat16), "
-            "or autocast with cache_enabled=False."
-        )
-    # Libraries set themselves up in their first calls, beside the record.
-    beside = torch.cuda.Stream()
-    beside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(beside):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(beside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = step()
-
-    def replay() -> Tensor:
-        graph.replay()
-        return result.clone()
-
-    return replay
 
 
 class PlainSeq2SeqStepper:

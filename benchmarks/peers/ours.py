@@ -16,13 +16,7 @@ from coursekit.fast.training import for_training
 from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import (
-    CachedSeq2SeqStepper,
-    CachedStepper,
-    StaticStepper,
-    Step,
-    cuda_graph,
-)
+from coursekit.steppers import CachedSeq2SeqStepper, CachedStepper
 from coursekit.tokenizer import BPETokenizer
 
 
@@ -30,12 +24,6 @@ def loss(module: nn.Module, *batch: Tensor) -> Tensor:
     """Mean nats a token; the last of the batch are the targets."""
     *inputs, targets = batch
     return fast_cross_entropy(module(*inputs), targets)
-
-
-def compiled(step: Step) -> Step:
-    """A step through the compiler; on a GPU a graph of what came of it."""
-    fast: Step = torch.compile(step, fullgraph=True)
-    return cuda_graph(fast) if torch.cuda.is_initialized() else fast
 
 
 def products(model: GPT | Transformer, n_rows: int) -> Call:
@@ -79,22 +67,14 @@ def gpt(task: Task, settings: Settings) -> Model:
 
     laid_out = cache(partial(pack, model))  # once, as one would
 
-    recorded = cache(lambda: StaticStepper(laid_out(1), record=compiled))
-
     def write(ids: Tensor, n: int) -> Tensor:
-        stepper: CachedStepper
-        if ids.is_cuda:
-            stepper = StaticStepper(model)
-        else:
-            stepper = CachedStepper(laid_out(ids.size(0)))
+        stepper = CachedStepper(laid_out(ids.size(0)))
         return torch.tensor(generate(stepper, ids, n))
-
-    def write_compiled(ids: Tensor, n: int) -> Tensor:
-        return torch.tensor(generate(recorded(), ids, n))
 
     of_a_step = partial(products, model)
     view = for_training(model)
-    return Model(view, loss, model, write, write_compiled, of_a_step)
+    # Packed, a step gains nothing from the compiler.
+    return Model(view, loss, model, write, write, of_a_step)
 
 
 def pairs(task: Task, settings: Settings) -> Model:
