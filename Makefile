@@ -76,8 +76,9 @@ results: $(ENV)  ## make NAME's numbers again: make results NAME=ladder
 bench: $(ENV)  ## measure speed beside peers: make bench ARGS=--quick
 	OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 $(PY) -m benchmarks $(ARGS)
 
-gpu: $(ENV)  ## run what needs a GPU: tests, minimal.py, chapters, benchmark
-	$(PY) -m results.gpu $(ARGS)
+gpu: $(ENV)  ## run what needs a GPU: its tests and the benchmark
+	$(PY) -m pytest tests/library/test_gpu.py -p no:nbval -q -rs
+	$(PY) -m benchmarks --only GPU --update
 
 bench-live: $(ENV)  ## measure the live figures' speed: results/live.json
 	$(PY) -m results.live

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coursekit_classroom.glue import result
-from results import ladder, lighthouse, replacing, take_away
+from results import ladder, replacing, take_away
 from results.record import ROOT, commit, record, sha256, summary
 from results.story_gates import MUST_HOLD
 
@@ -40,7 +40,7 @@ def check(path):
 
 def test_there_are_results():
     names = {path.stem for path in FILES}
-    assert {"first_run", "ladder", "lighthouse", "running"} <= names
+    assert {"first_run", "ladder", "running"} <= names
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
@@ -126,27 +126,7 @@ def minimal_holds(metrics):
         assert abs(difference) < 0.02, "nats per character"
 
 
-def lighthouse_holds(metrics):
-    """Remedy: make the page lighter, or `make results NAME=lighthouse`."""
-    assert metrics["version"] == lighthouse.VERSION
-    pages = metrics["pages"]
-    kinds = {kind: found["page"] for kind, found in pages.items()}
-    heaviest = kinds.pop(lighthouse.HEAVIEST)
-    assert kinds == lighthouse.PAGES
-    for page in (heaviest, *kinds.values()):
-        assert Path(ROOT, f"{page}.md").exists(), page
-    assert metrics["runs"] >= 3
-    for found, (name, goal) in itertools.product(
-        pages.values(), lighthouse.GOALS.items()
-    ):
-        if name == "performance":  # what else the machine does moves it
-            assert found[name]["median"] >= goal, (name, found)
-        else:
-            assert found[name]["least"] >= goal, (name, found)
-
-
 HOLDS = {
-    "lighthouse": lighthouse_holds,
     "replacing": replacing_holds,
     "ladder": ladder_holds,
     "take_away": take_away_holds,
@@ -171,147 +151,6 @@ def test_a_result_of_other_rungs_is_caught():
     minimal_holds(both | {"difference": {"values": [0.01, -0.01, 0.0]}})
     with pytest.raises(AssertionError, match="nats"):
         minimal_holds(both | {"difference": {"values": [0.0, -0.03, 0.0]}})
-
-
-def scores(**others):
-    """What is recorded of a page that just holds, but for these."""
-    whole = {"performance": (70, 85), "accessibility": (98, 100)}
-    whole |= {"best-practices": (98, 98), "seo": (98, 99)} | others
-    return {
-        name: {"least": least, "median": median, "most": 100}
-        for name, (least, median) in whole.items()
-    }
-
-
-def measured(**others):
-    """A record of Lighthouse's in which the heaviest page has these."""
-    kinds = lighthouse.PAGES | {lighthouse.HEAVIEST: "book/04_attention"}
-    pages = {kind: {"page": page} | scores() for kind, page in kinds.items()}
-    pages[lighthouse.HEAVIEST] |= scores(**others)
-    return {"version": lighthouse.VERSION, "runs": 3, "pages": pages}
-
-
-@pytest.mark.parametrize(
-    ("name", "least", "median"),
-    [
-        ("performance", 70, 81),
-        ("accessibility", 97, 100),
-        ("best-practices", 97, 98),
-        ("seo", 97, 100),
-    ],
-)
-def test_a_page_with_a_low_score_is_caught(name, least, median):
-    lighthouse_holds(measured())
-    with pytest.raises(AssertionError, match=f"'{name}', "):
-        lighthouse_holds(measured(**{name: (least, median)}))
-
-
-def test_a_record_of_other_pages_is_caught():
-    whole = measured()
-    for kind in whole["pages"]:
-        others = {k: v for k, v in whole["pages"].items() if k != kind}
-        with pytest.raises((AssertionError, KeyError)):
-            lighthouse_holds(whole | {"pages": others})
-    for change in ({"version": "1.0.0"}, {"runs": 2}):
-        with pytest.raises(AssertionError):
-            lighthouse_holds(whole | change)
-
-
-# A program that reads the page as Lighthouse does, and has its answer ready.
-LIKE_LIGHTHOUSE = """\
-#!{python}
-import gzip, json, sys, urllib.request
-if sys.argv[1] == "--version":
-    print("{version}")
-    sys.exit()
-with urllib.request.urlopen(sys.argv[1]) as answer:
-    assert answer.headers["Content-Encoding"] == "gzip"
-    page = gzip.decompress(answer.read()).decode()
-score = 0.5 if "slow" in page else 0.9
-print(json.dumps({{
-    "environment": {{"benchmarkIndex": 1234.5}},
-    "categories": {{name: {{"score": score}} for name in {goals}}},
-    "audits": {{name: {{"numericValue": len(page)}} for name in {audits}}},
-}}))
-"""
-
-
-@pytest.fixture
-def like_lighthouse(tmp_path, monkeypatch):
-    """A small book, and a program in Lighthouse's place."""
-    tool = tmp_path / "lighthouse"
-    text = LIKE_LIGHTHOUSE.format(
-        python=sys.executable,
-        version=lighthouse.VERSION,
-        goals=list(lighthouse.GOALS),
-        audits=lighthouse.AUDITS,
-    )
-    tool.write_text(text)
-    tool.chmod(0o755)
-    monkeypatch.setenv("LIGHTHOUSE", str(tool))
-    monkeypatch.setattr("results.record.HERE", tmp_path)
-    monkeypatch.setattr("sys.argv", ["x", "--times", "2"])
-    monkeypatch.setattr(lighthouse, "HTML", tmp_path / "html")
-    monkeypatch.setattr(lighthouse, "PAGES", {"a page": "book/index"})
-    (tmp_path / "html/book/further").mkdir(parents=True)
-    for name, page in {
-        "index": "<p>quick",
-        "01_short": "<p>quick",
-        "further/02_long": f"<p>slow{list(range(99))}",
-        "longest": f"<p>slow{list(range(999))}",
-    }.items():
-        (tmp_path / f"html/book/{name}.html").write_text(page)
-    return tool
-
-
-def test_pages_are_measured_by_lighthouse(like_lighthouse, tmp_path):
-    lighthouse.main()
-    metrics = json.loads((tmp_path / "lighthouse.json").read_text("utf8"))
-    pages = metrics["metrics"]["pages"]
-    found = {
-        kind: (m["page"], m["seo"]["median"]) for kind, m in pages.items()
-    }
-    assert found == {
-        "a page": ("book/index", 90),
-        lighthouse.HEAVIEST: ("book/further/02_long", 50),
-    }
-    shift = pages["a page"]["cumulative-layout-shift"]
-    assert shift == {"median": 8, "least": 8, "most": 8}
-    assert metrics["metrics"]["runs"] == 2
-
-
-def test_the_spread_of_runs_by_hand():
-    def run(score, time):
-        return {
-            "categories": {n: {"score": score} for n in lighthouse.GOALS},
-            "audits": {n: {"numericValue": time} for n in lighthouse.AUDITS},
-        }
-
-    found = lighthouse.summary([run(0.5, 9), run(1, 3), run(0.84, 0.12345)])
-    assert found["performance"] == {"median": 84, "least": 50, "most": 100}
-    time = {"median": 3, "least": 0.123, "most": 9}
-    assert found["total-blocking-time"] == time
-
-
-def test_without_lighthouse_it_is_said_how_to_get_it(
-    like_lighthouse, tmp_path, monkeypatch
-):
-    install = f"npm install .* lighthouse@{lighthouse.VERSION}"
-    like_lighthouse.write_text(f"#!{sys.executable}\nprint('1.0.0')")
-    with pytest.raises(SystemExit, match=rf"got 1\.0\.0\. {install}"):
-        lighthouse.main()
-    monkeypatch.setenv("LIGHTHOUSE", str(tmp_path / "none"))
-    with pytest.raises(SystemExit, match=f"no program at .*none.* {install}"):
-        lighthouse.main()
-    assert not (tmp_path / "lighthouse.json").exists()
-
-
-def test_without_a_book_it_is_said_how_to_build_one(
-    like_lighthouse, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(lighthouse, "HTML", tmp_path / "none")
-    with pytest.raises(SystemExit, match="make book"):
-        lighthouse.main()
 
 
 def test_a_run_that_fails_writes_nothing(tmp_path, monkeypatch):
