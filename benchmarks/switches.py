@@ -41,8 +41,11 @@ def as_it_is(model: Any, n_rows: int = 1) -> Any:
     return model
 
 
-PRODUCTS: Off = {"coursekit.fast.training.is_quicker_in_products": never}
-DROPOUT: Off = {"coursekit.fast.training.fast_dropout": F.dropout}
+PRODUCTS: Off = {"coursekit.attention.is_quicker_in_products": never}
+DROPOUT: Off = {
+    f"coursekit.{name}.fast_dropout": F.dropout
+    for name in ("dropout", "attention")
+}
 PACKED: Off = {"benchmarks.peers.ours.pack": as_it_is}
 
 

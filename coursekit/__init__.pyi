@@ -34,7 +34,6 @@ from coursekit.decoder import GPT as GPT
 from coursekit.embedding import TokenEmbedding as TokenEmbedding
 from coursekit.encoder import Encoder as Encoder
 from coursekit.experts import Experts as Experts
-from coursekit.fast.inference import pack as pack
 from coursekit.feedforward import FeedForward as FeedForward, SwiGLU as SwiGLU
 from coursekit.generation import (
     beam_search as beam_search,
@@ -70,6 +69,7 @@ from coursekit.optim import (
     noam_schedule as noam_schedule,
     parameter_groups as parameter_groups,
 )
+from coursekit.packed import pack as pack
 from coursekit.positions import (
     rotate_pairs as rotate_pairs,
     sinusoidal as sinusoidal,

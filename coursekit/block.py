@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from coursekit.attention import Attend, fast_attend
 from coursekit.config import StackConfig
+from coursekit.dropout import Dropout
 from coursekit.embedding import ScaledEmbedding, TokenEmbedding
 from coursekit.feedforward import NETWORKS
 from coursekit.multihead import KeyValueCache, MultiHeadAttention
@@ -39,7 +40,7 @@ class Block(nn.Module):
         super().__init__()
         self.norm_first = config.norm_first
         self.residual = config.residual
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.attention = make_attention(config, attend)
         self.attention_norm = make_norm(config)
         self.feed_forward: nn.Module | None = None

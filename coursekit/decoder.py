@@ -11,6 +11,7 @@ from coursekit.attention import Attend, fast_attend
 from coursekit.block import Block, initialize, make_embedding, make_norm
 from coursekit.checks import check_ids
 from coursekit.config import GPTConfig, StackConfig
+from coursekit.dropout import Dropout
 from coursekit.embedding import TokenEmbedding
 from coursekit.multihead import KeyValueCache
 from coursekit.positions import SCHEMES
@@ -41,7 +42,7 @@ class DecoderStack(nn.Module):
         """
         config = self.config
         self.positions = SCHEMES[config.positions](config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = make_norm(config, config.final_norm)
         self.head: nn.Linear | None = None

@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from coursekit.checkpoint import Saver
 from coursekit.config import TrainConfig
 from coursekit.data import IGNORE, Batch
-from coursekit.fast.training import for_training
 from coursekit.optim import make_optimizer
 from coursekit.training import ProcessGroup, Progress, TrainState
 
@@ -206,7 +205,7 @@ def shard_batch(batch: Batch, group: ProcessGroup) -> Batch:
 
 
 def replicate(model: nn.Module) -> nn.Module:
-    """Wrap a model's view in DDP: a copy in each process, gradients averaged.
+    """Wrap a model in DDP: a copy in each process, gradients averaged.
 
     Args:
         model: on this process's device; stays in use, with its names.
@@ -218,7 +217,7 @@ def replicate(model: nn.Module) -> nn.Module:
     Source: li2020ddp.
     Test: test_distributed.py::test_losses_are_those_of_one_process
     """
-    return nn.parallel.DistributedDataParallel(for_training(model))
+    return nn.parallel.DistributedDataParallel(model)
 
 
 def shard(
@@ -265,7 +264,7 @@ def shard(
             value, like.device_mesh, like.placements, src_data_rank=None
         )
 
-    sharded = for_training(copy.deepcopy(model))
+    sharded = copy.deepcopy(model)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     stacks = [m for m in sharded.modules() if isinstance(m, nn.ModuleList)]
     for part in [block for stack in stacks for block in stack] + [sharded]:

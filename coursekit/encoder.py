@@ -8,6 +8,7 @@ from coursekit.attention import Attend, fast_attend
 from coursekit.block import Block, initialize, make_embedding, make_norm
 from coursekit.checks import check_ids
 from coursekit.config import EncoderConfig
+from coursekit.dropout import Dropout
 from coursekit.positions import SCHEMES
 
 
@@ -31,7 +32,7 @@ class Encoder(nn.Module):
         self.embedding = make_embedding(config)
         self.positions = SCHEMES[config.positions](config)
         self.embedding_norm = make_norm(config, config.embedding_norm)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             Block(config, attend) for _ in range(config.n_layers)
         )

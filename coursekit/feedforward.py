@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from coursekit.checks import check_choice, check_integers
+from coursekit.dropout import Dropout
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ class FeedForward(nn.Module):
         self.w_in = nn.Linear(d_model, d_ff, bias)
         self.w_out = nn.Linear(d_ff, d_model, bias)
         self.activation = ACTIVATIONS[activation]
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Map each (D,) vector of (..., D) by itself."""
@@ -97,7 +98,7 @@ class SwiGLU(nn.Module):
         self.w_gate = nn.Linear(d_model, d_ff, bias)
         self.w_in = nn.Linear(d_model, d_ff, bias)
         self.w_out = nn.Linear(d_ff, d_model, bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         """Map each (D,) vector of (..., D) by itself."""

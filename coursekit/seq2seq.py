@@ -17,6 +17,7 @@ from coursekit.block import (
 )
 from coursekit.config import EncoderConfig, TransformerConfig
 from coursekit.decoder import DecoderStack
+from coursekit.dropout import Dropout
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
 from coursekit.multihead import KeysValues, KeyValueCache
@@ -49,7 +50,7 @@ class CrossBlock(nn.Module):
         super().__init__()
         self.norm_first = config.norm_first
         self.residual = config.residual
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.attention = make_attention(config, attend)
         self.attention_norm = make_norm(config)
         self.cross_attention = make_attention(config, attend)

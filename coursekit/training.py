@@ -8,6 +8,8 @@ was stopped goes on, from its checkpoint, as if nothing had happened.
 
 import hashlib
 import math
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -23,7 +25,6 @@ from coursekit.checks import TrainingDiverged, not_finite, require
 from coursekit.config import TrainConfig
 from coursekit.data import Batch
 from coursekit.devices import device_of, evaluating, pick_precision
-from coursekit.fast.training import for_training
 from coursekit.loss import Loss, token_loss
 from coursekit.optim import make_optimizer, make_schedule
 from coursekit.progress import Bar
@@ -159,8 +160,7 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
     training_loss, eval_loss = _losses(config, loss, group)
     held_out = [batch.to(device) for batch in validation or ()]
     look = partial(evaluate, model, held_out, precision, group, eval_loss)
-    forward = for_training(model, config.compile)
-    forward.train()
+    forward = _compiled(model) if config.compile else model
     model.train()
     gradients = partial(
         add_gradients,
@@ -192,6 +192,19 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
             if is_last or any(wants):
                 break
     return state
+
+
+def _compiled(model: nn.Module) -> nn.Module:
+    """The model compiled, if there is a compiler."""
+    compiler = os.environ.get("CXX") or "g++"
+    on_cpu = device_of(model).type == "cpu"
+    if on_cpu and not any(map(shutil.which, (compiler, "clang++", "cl"))):
+        raise ValueError(
+            "compile needs a C++ compiler on the CPU: got none. Install "
+            "g++, or train without compile (--no-compile, also to resume)."
+        )
+    compiled: Any = torch.compile(model)
+    return compiled
 
 
 def _losses(

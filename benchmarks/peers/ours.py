@@ -11,10 +11,9 @@ from benchmarks.clock import Call
 from benchmarks.contest import Model, Settings, Task
 from coursekit.config import GPTConfig, TransformerConfig
 from coursekit.decoder import GPT
-from coursekit.fast.inference import pack, packed_linear
-from coursekit.fast.training import for_training
 from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy
+from coursekit.packed import pack, packed_linear
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import CachedSeq2SeqStepper, CachedStepper
 from coursekit.tokenizer import BPETokenizer
@@ -72,9 +71,8 @@ def gpt(task: Task, settings: Settings) -> Model:
         return torch.tensor(generate(stepper, ids, n))
 
     of_a_step = partial(products, model)
-    view = for_training(model)
     # Packed, a step gains nothing from the compiler.
-    return Model(view, loss, model, write, write, of_a_step)
+    return Model(model, loss, model, write, write, of_a_step)
 
 
 def pairs(task: Task, settings: Settings) -> Model:
@@ -105,8 +103,7 @@ def pairs(task: Task, settings: Settings) -> Model:
         return torch.tensor([best[0].tokens for best in found])
 
     of_a_step = partial(products, model)
-    view = for_training(model)
-    return Model(view, loss, model, write, products=of_a_step)
+    return Model(model, loss, model, write, products=of_a_step)
 
 
 def learn(task: Task, settings: Settings) -> Callable[[], BPETokenizer]:

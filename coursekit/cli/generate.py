@@ -14,8 +14,8 @@ from coursekit.cli.options import add_fields
 from coursekit.cli.output import report
 from coursekit.config import TrainConfig
 from coursekit.decoder import GPT
-from coursekit.fast.inference import pack
 from coursekit.generation import beam_search, check_beams, stream
+from coursekit.packed import pack
 from coursekit.sampling import sampler
 from coursekit.steppers import CachedStepper
 from coursekit.tokenizer import Tokenizer

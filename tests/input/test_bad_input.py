@@ -34,7 +34,6 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.embedding import TokenEmbedding
 from coursekit.encoder import Encoder
-from coursekit.fast.inference import pack
 from coursekit.feedforward import FeedForward, SwiGLU
 from coursekit.generation import beam_search, generate
 from coursekit.loss import cross_entropy, fast_cross_entropy
@@ -45,6 +44,7 @@ from coursekit.optim import (
     cosine_schedule,
     noam_schedule,
 )
+from coursekit.packed import pack
 from coursekit.positions import frequencies, sinusoidal
 from coursekit.probe import causality, prefix_gap
 from coursekit.sampling import apply_temperature, sampler

@@ -7,7 +7,12 @@ import torch
 from compare import close, differ
 from torch.nn import functional as F  # noqa: N812
 
-from coursekit.attention import attend, attention_weights, fast_attend
+from coursekit.attention import (
+    LONGEST_PRODUCTS,
+    attend,
+    attention_weights,
+    fast_attend,
+)
 
 B, H, G, T, S, DH, DV = 2, 6, 2, 5, 7, 11, 13
 BOTH = pytest.mark.parametrize("f", [attend, fast_attend])
@@ -372,3 +377,61 @@ def test_minus_a_billion_is_not_a_mask():
     assert (attend(q, k, v, mask)[:, :, 2] == 0).all()
     with pytest.raises(RuntimeError):
         scores.half().masked_fill(~mask, -1e9)
+
+
+# -- two products in place of PyTorch's fused call ---------------------------
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("n_keys", [17, 23])
+def test_products_equal_the_readable_function(causal, n_keys):
+    torch.manual_seed(0)
+    shapes = [(2, 3, 17, 5), (2, 3, n_keys, 5), (2, 3, n_keys, 7)]
+    gold = [torch.randn(s, dtype=torch.float64) for s in shapes]
+    leaves = [x.clone().requires_grad_() for x in gold]
+    expected = attend(*leaves, causal=causal)
+    pull = torch.randn_like(expected)
+    (expected * pull).sum().backward()
+    half = [x.bfloat16().requires_grad_() for x in gold]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = fast_attend(*half, causal=causal)
+    assert found.dtype == torch.bfloat16
+    (found * pull.bfloat16()).sum().backward()
+    # A number of bfloat16 is known to 1/256 of itself.
+    torch.testing.assert_close(found.double(), expected, rtol=0.05, atol=0.03)
+    for ours, theirs in zip(half, leaves, strict=True):
+        torch.testing.assert_close(
+            ours.grad.double(), theirs.grad, rtol=0.1, atol=0.06
+        )
+
+
+def test_products_are_taken_where_they_are_quicker(monkeypatch):
+    fused = []
+    monkeypatch.setattr(
+        F,
+        "scaled_dot_product_attention",
+        lambda *args, **options: fused.append(options) or args[0],
+    )
+    q = torch.randn(2, 3, 17, 5)
+    half = q.bfloat16().requires_grad_()
+    long = torch.randn(1, 1, LONGEST_PRODUCTS + 1, 5)
+    for case, expected in [
+        ((q, {}), 0),
+        ((q, {"dropout_p": 0.1}), 1),
+        ((half, {}), 1),
+        ((half.detach(), {}), 0),
+        ((half, {"mask": torch.ones(17, 17, dtype=torch.bool)}), 0),
+        ((long, {"dropout_p": 0.1}), 0),
+    ]:
+        x, options = case
+        fused.clear()
+        fast_attend(x, x, x, **options)
+        assert len(fused) == 1 - expected, options
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_dropout_in_products_keeps_what_is_expected(causal):
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 1, 2, 11, 5).unbind()
+    many = [x.expand(3000, -1, -1, -1) for x in (q, k, v)]
+    mean = fast_attend(*many, causal=causal, dropout_p=0.3).mean(dim=0)
+    expected = attend(q, k, v, causal=causal)[0]
+    torch.testing.assert_close(mean, expected, rtol=0, atol=0.08)

@@ -35,8 +35,8 @@ from coursekit.config import (
 from coursekit.data import random_windows, sequential_windows
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.fast.inference import pack
 from coursekit.generation import generate
+from coursekit.packed import pack
 from coursekit.saved_models import (
     create_run,
     load,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from coursekit.fast.inference import packed_linear
+from coursekit.packed import packed_linear
 
 
 @pytest.mark.parametrize("n_rows", [1, 3])

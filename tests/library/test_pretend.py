@@ -37,9 +37,9 @@ from coursekit.config import (
 from coursekit.data import Pairs, random_windows
 from coursekit.decoder import GPT
 from coursekit.encoder import Encoder
-from coursekit.fast.inference import pack
 from coursekit.generation import beam_search, generate
 from coursekit.masks import causal_mask, combine_masks, padding_mask
+from coursekit.packed import pack
 from coursekit.pretrained.whisper import SpeechTransformer
 from coursekit.probe import causality, prefix_gap, same_in_use
 from coursekit.sampling import sampler

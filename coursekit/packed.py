@@ -104,7 +104,7 @@ def pack(model: Model, n_rows: int = 1) -> Model:
             a weight of its attention is not finite.
 
     Chapter: 12, generation.
-    Test: test_inference.py::test_the_same_logits
+    Test: test_packed.py::test_the_same_logits
     """
     if isinstance(model, Packed) or not isinstance(model, GPT | Transformer):
         raise ValueError(

@@ -9,9 +9,9 @@ from compare import shake
 from coursekit.attention import attend
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.decoder import GPT
-from coursekit.fast.inference import _gelu_network, _network, pack
 from coursekit.feedforward import FeedForward
 from coursekit.generation import beam_search, generate
+from coursekit.packed import _gelu_network, _network, pack
 from coursekit.saved_models import save_model
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import (
