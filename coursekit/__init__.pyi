@@ -11,8 +11,8 @@ from coursekit.attention import (
 from coursekit.block import Block as Block
 from coursekit.cache import LayerCache as LayerCache
 from coursekit.steppers import (
-    CachedSeq2SeqStepper as CachedSeq2SeqStepper,
-    CachedStepper as CachedStepper,
+    GPTStepper as GPTStepper,
+    Seq2SeqStepper as Seq2SeqStepper,
 )
 from coursekit.config import (
     EncoderConfig as EncoderConfig,

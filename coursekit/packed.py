@@ -94,8 +94,8 @@ def pack(model: Model, n_rows: int = 1) -> Model:
         n_rows: rows of a step, texts times beams.  Others work, slower.
 
     Returns:
-        What :class:`coursekit.steppers.CachedStepper` or
-        :class:`coursekit.steppers.CachedSeq2SeqStepper` takes, a
+        What :class:`coursekit.steppers.GPTStepper` or
+        :class:`coursekit.steppers.Seq2SeqStepper` takes, a
         :class:`Packed` model.  It raises a ValueError at the next prompt if
         the model's weights have changed.
 

@@ -21,7 +21,7 @@ from coursekit.devices import device_of, evaluating
 from coursekit.generation import generate
 from coursekit.loss import Loss, cross_entropy
 from coursekit.sampling import sampler
-from coursekit.steppers import CachedStepper
+from coursekit.steppers import GPTStepper
 from coursekit.tuning import answer_batch
 
 Comparison = tuple[Sequence[int], Sequence[int], Sequence[int]]
@@ -75,7 +75,7 @@ def sample_answers(
     """
     rows = [prompt for prompt in prompts for _ in range(n_answers)]
     choose = sampler(generator=generator)
-    stepper = CachedStepper(model)
+    stepper = GPTStepper(model)
     new = generate(stepper, rows, max_new_tokens, choose, stop_ids=[end_id])
     ended = [
         answer if len(answer) == max_new_tokens else [*answer, end_id]

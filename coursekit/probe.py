@@ -475,8 +475,8 @@ def same_in_use(
     """Compare the logits of two generation loops at each step of a text.
 
     Args:
-        stepper: the fast loop, usually a :class:`CachedStepper`.
-        plain: the slow one that is trusted, a :class:`PlainStepper`.
+        stepper: the fast loop, usually a :class:`GPTStepper`.
+        plain: the slow one that is trusted, one without a cache.
         ids: the text; what follows the prompt is read token by token.
         n_prompt: how many of them are the prompt.
 

@@ -1,9 +1,9 @@
 """Steppers: where the logits of each next token come from.
 
 A :class:`Stepper` hides the model, its positions, its padding and its cache
-from the loops of :mod:`coursekit.generation`.  The plain ones read the whole
-text at each step and are the reference; those with a cache give the same
-logits.
+from the loops of :mod:`coursekit.generation`.  There is one for each kind of
+model.  Without a cache it reads the whole text at each step and is the
+reference; with a cache it gives the same logits, sooner.
 """
 
 from collections.abc import Sequence, Sized
@@ -23,8 +23,7 @@ from coursekit.cache import (
 from coursekit.checks import check_id_list, check_scores, is_integer
 from coursekit.decoder import GPT
 from coursekit.devices import evaluating
-from coursekit.multihead import KeyValueCache
-from coursekit.seq2seq import CrossCache, Transformer
+from coursekit.seq2seq import Transformer
 
 Prompts = Sequence[Sequence[int]] | Tensor
 """B lists of token ids, or a (B, T) tensor."""
@@ -83,8 +82,8 @@ def pad_rows(
     return ids.to(device), real.to(device)
 
 
-class PlainStepper:
-    """Steps a GPT and reads the whole text at each step: the reference.
+class GPTStepper:
+    """Steps a GPT, token by token.
 
     Rows of unequal length are padded on the left, the padding is masked, and
     each row counts its positions from its first real token, so that a row
@@ -93,7 +92,7 @@ class PlainStepper:
     The model sees at most ``window`` tokens.  The rule, row by row: a prompt
     that is longer is cut to its *last* ``window`` tokens; a row that is full
     is cut to its last ``keep`` tokens before the next is added, and these
-    are numbered from 0 again.
+    are numbered from 0 again.  Then a cache is filled again, too.
 
     Args:
         model: the GPT; it is put into evaluation mode for each call only.
@@ -101,6 +100,8 @@ class PlainStepper:
         keep: tokens kept of a full row, 0..window − 1; default half of the
             window, so that a cache is refilled only now and then.
             ``window − 1`` slides by one token each step.
+        use_cache: keep keys and values, so that a step computes one token;
+            False reads the whole text at each step.
 
     Raises:
         ValueError: if ``window`` or ``keep`` is out of range.
@@ -109,13 +110,19 @@ class PlainStepper:
     """
 
     limit: int | None = None
-    cache: Sequence[KeyValueCache] | None = None
+    cache: list[LayerCache] | None = None
+    shared: SharedColumns
+    padding: Sequence[int] = ()  # columns before each row's first token
 
     def __init__(
-        self, model: GPT, window: int | None = None, keep: int | None = None
+        self,
+        model: GPT,
+        window: int | None = None,
+        keep: int | None = None,
+        use_cache: bool = True,
     ) -> None:
         max_len = model.config.max_len
-        self.model = model
+        self.model, self.use_cache = model, use_cache
         self.window = max_len if window is None else window
         self.rows: list[list[int]] = []
         if not (is_integer(self.window) and self.window <= max_len):
@@ -151,28 +158,19 @@ class PlainStepper:
         self.modules = list(self.model.modules())  # listed once
         return self.read()
 
+    @property
+    def filled(self) -> int:
+        """Columns filled; without a cache, or layers, all is always read."""
+        return self.cache[0].length if self.cache else self.window
+
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Append a token to each row.
+        """Append a token to each row, after making room in the full ones.
 
         Args:
             tokens: (B,) token ids.
 
         Returns:
             (B, V) logits of the next token.
-        """
-        self.append(tokens)
-        return self.read()
-
-    def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Reorder: row i becomes the present row index[i].
-
-        Args:
-            index: (N,) rows; one may come twice, or not at all.
-        """
-        self.rows = [list(self.rows[i]) for i in index.tolist()]
-
-    def append(self, tokens: Int[Tensor, "B"]) -> None:
-        """Add a token to each row, after making room in the full ones.
 
         Raises:
             ValueError: if there is not one token for each row.
@@ -182,12 +180,40 @@ class PlainStepper:
             if len(row) >= self.window:
                 del row[: len(row) - self.keep]
             row.append(token)
+        filled = self.filled
+        if filled == self.window:
+            return self.read()
+        if not any(self.padding):
+            return self.run(tokens[:, None], None, None)
+        n_padding = torch.tensor(self.padding, device=tokens.device)[:, None]
+        columns = torch.arange(filled + 1, device=tokens.device)
+        mask = (columns >= n_padding)[:, None, None]
+        return self.run(tokens[:, None], filled - n_padding, mask)
+
+    def reorder(self, index: Int[Tensor, "N"]) -> None:
+        """Reorder rows and cache: row i becomes the present row index[i].
+
+        Args:
+            index: (N,) rows; one may come twice, or not at all.
+        """
+        order = index.tolist()
+        self.rows = [list(self.rows[i]) for i in order]
+        self.padding = [self.padding[i] for i in order]
+        if self.cache:
+            missing = self.shared.reorder(index, self.filled)
+            for layer in self.cache:
+                layer.reorder(index, missing)
 
     def read(self) -> Float[Tensor, "B V"]:
         """Run the model over all rows, from their first token."""
+        if self.use_cache:
+            self.cache = make_cache(self.model, len(self.rows), self.window)
+            self.shared = SharedColumns(len(self.rows))
+        lengths = [len(row) for row in self.rows]
+        self.padding = [max(lengths) - length for length in lengths]
         device = next(self.model.parameters()).device
         ids, real = pad_rows(self.rows, left=True, device=device)
-        if len({len(row) for row in self.rows}) == 1:  # nothing to hide
+        if not any(self.padding):
             return self.run(ids, None, None)
         positions = (real.cumsum(dim=1) - 1).clamp(min=0)
         return self.run(ids, positions, real[:, None, None])
@@ -204,70 +230,16 @@ class PlainStepper:
             return self.model.logits(x[:, -1])
 
 
-class CachedStepper(PlainStepper):
-    """Steps a GPT with a cache: the logits of :class:`PlainStepper`, fast.
+class Seq2SeqStepper:
+    """Steps a Transformer, token by token.
 
-    Only when the cache is full does it read all of it again, by the same rule.
-
-    Args, Raises: as :class:`PlainStepper`.
-
-    Chapter: 12, generation.
-    """
-
-    cache: list[LayerCache]
-    shared: SharedColumns
-    padding: Sequence[int] = ()  # columns before each row's first token
-
-    @property
-    def filled(self) -> int:
-        """Columns filled; a model without layers always reads all of it."""
-        return self.cache[0].length if self.cache else self.window
-
-    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Append a token to each row; compute that token alone.
-
-        Args:
-            tokens: (B,) token ids.
-
-        Returns:
-            (B, V) logits of the next token.
-        """
-        self.append(tokens)
-        filled = self.filled
-        if filled == self.window:
-            return self.read()
-        if not any(self.padding):
-            return self.run(tokens[:, None], None, None)
-        n_padding = torch.tensor(self.padding, device=tokens.device)[:, None]
-        columns = torch.arange(filled + 1, device=tokens.device)
-        mask = (columns >= n_padding)[:, None, None]
-        return self.run(tokens[:, None], filled - n_padding, mask)
-
-    def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Reorder rows and cache: row i becomes the present row index[i]."""
-        super().reorder(index)
-        self.padding = [self.padding[i] for i in index.tolist()]
-        missing = self.shared.reorder(index, self.filled)
-        for layer in self.cache:
-            layer.reorder(index, missing)
-
-    def read(self) -> Float[Tensor, "B V"]:
-        """Fill a fresh cache with all rows."""
-        self.cache = make_cache(self.model, len(self.rows), self.window)
-        self.shared = SharedColumns(len(self.rows))
-        lengths = [len(row) for row in self.rows]
-        self.padding = [max(lengths) - length for length in lengths]
-        return super().read()
-
-
-class PlainSeq2SeqStepper:
-    """Steps a Transformer and reads the whole target at each step.
-
-    A prompt is a *source*; each target begins with ``start``.
+    A prompt is a *source*; each target begins with ``start``.  With a cache,
+    beams of one source read the same keys and values of it.
 
     Args:
         model: the Transformer; in evaluation mode for each call only.
         start: ids that every target begins with, as (BOS,).
+        use_cache: as in :class:`GPTStepper`; cross-attention is included.
 
     Raises:
         ValueError: if ``start`` is empty or fills ``max_len``.
@@ -275,16 +247,21 @@ class PlainSeq2SeqStepper:
     Chapter: 14, encoder and decoder together.
     """
 
-    cache: Sequence[CrossCache] | None = None
+    cache: list[CrossLayerCache] | None = None
+    shared: SharedColumns
+    sources: Sequence[int] = ()  # of each target
+    memory_sources: Sequence[int] = ()  # of each row of the memory
 
-    def __init__(self, model: Transformer, start: Sequence[int]) -> None:
+    def __init__(
+        self, model: Transformer, start: Sequence[int], use_cache: bool = True
+    ) -> None:
         max_len = model.config.max_len
         if not 1 <= len(start) <= max_len:
             raise ValueError(
                 f"start must hold 1..max_len={max_len} tokens: got "
                 f"{len(start)}. Begin with the token that training began with."
             )
-        self.model = model
+        self.model, self.use_cache = model, use_cache
         self.start = list(start)
         self.targets = torch.empty(0, 0, dtype=torch.long)
 
@@ -332,6 +309,10 @@ class PlainSeq2SeqStepper:
             (B, V) logits of the first target token.
         """
         self.memory, self.mask = memory, mask
+        self.sources = self.memory_sources = list(range(memory.size(0)))
+        if self.use_cache:
+            self.cache = make_cache(self.model, memory.size(0))
+            self.shared = SharedColumns(memory.size(0))
         encoder = set(self.model.encoder.modules())
         self.modules = [m for m in self.model.modules() if m not in encoder]
         start = torch.tensor(self.start, device=memory.device)
@@ -339,22 +320,37 @@ class PlainSeq2SeqStepper:
         return self.run(self.targets)
 
     def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Append a token to each target; see :meth:`PlainStepper.step`.
+        """Append a token to each target; see :meth:`GPTStepper.step`.
 
         Raises:
             ValueError: if there is not one token for each target, or the
                 target would be longer than ``max_len``.
         """
-        check_rows(tokens, self.targets.size(0))
+        check_rows(tokens, len(self.sources))
+        if self.cache is not None:
+            return self.run(tokens[:, None])
         self.targets = torch.cat((self.targets, tokens[:, None]), dim=1)
         return self.run(self.targets)
 
     def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Reorder: row i becomes the present row index[i]."""
-        self.targets = self.targets[index]
-        self.memory = self.memory[index]
+        """Reorder rows and cache: row i becomes the present row index[i]."""
+        self.sources = [self.sources[i] for i in index.tolist()]
+        needed: Sequence[int] = self.sources
+        if self.cache is None:
+            self.targets = self.targets[index]
+        else:
+            needed = _distinct(needed)
+            missing = self.shared.reorder(index, self.cache[0].length)
+            for layer in self.cache:
+                layer.reorder(index, missing)
+        if needed == self.memory_sources:
+            return
+        rows = index.new_tensor([self.memory_sources.index(i) for i in needed])
+        for layer in self.cache or ():
+            layer.pick_sources(rows)
+        self.memory_sources, self.memory = needed, self.memory[rows]
         if self.mask is not None:
-            self.mask = self.mask[index]
+            self.mask = self.mask[rows]
 
     def run(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B V"]:
         """Run the decoder over some tokens; logits of the last position."""
@@ -365,59 +361,7 @@ class PlainSeq2SeqStepper:
             return self.model.logits(x[:, -1])
 
 
-class CachedSeq2SeqStepper(PlainSeq2SeqStepper):
-    """Steps a Transformer with a cache, cross-attention included.
-
-    Beams of one source read the same keys and values of it.
-
-    Args, Raises: as :class:`PlainSeq2SeqStepper`.
-
-    Chapter: 14, encoder and decoder together.
-    """
-
-    cache: list[CrossLayerCache]
-    shared: SharedColumns
-    sources: Sequence[int] = ()  # of each target
-    memory_sources: Sequence[int] = ()  # of each row of the memory
-
-    def begin(
-        self,
-        memory: Float[Tensor, "B S D"],
-        mask: Bool[Tensor, "B 1 1 S"] | None = None,
-    ) -> Float[Tensor, "B V"]:
-        """Start from the encoder's output, with a fresh cache."""
-        self.cache = make_cache(self.model, memory.size(0))
-        self.shared = SharedColumns(memory.size(0))
-        self.sources = self.memory_sources = list(range(memory.size(0)))
-        return super().begin(memory, mask)
-
-    def step(self, tokens: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """Append a token to each target; compute that token alone.
-
-        Raises:
-            ValueError: if there is not one token for each target.
-        """
-        check_rows(tokens, len(self.sources))
-        return self.run(tokens[:, None])
-
-    def reorder(self, index: Int[Tensor, "N"]) -> None:
-        """Reorder rows and cache: row i becomes the present row index[i]."""
-        missing = self.shared.reorder(index, self.cache[0].length)
-        for layer in self.cache:
-            layer.reorder(index, missing)
-        self.sources = [self.sources[i] for i in index.tolist()]
-        needed = _distinct(self.sources)
-        if needed == self.memory_sources:
-            return
-        rows = index.new_tensor([self.memory_sources.index(i) for i in needed])
-        for layer in self.cache:
-            layer.pick_sources(rows)
-        self.memory_sources, self.memory = needed, self.memory[rows]
-        if self.mask is not None:
-            self.mask = self.mask[rows]
-
-
-def _distinct(sources: list[int]) -> list[int]:
+def _distinct(sources: Sequence[int]) -> Sequence[int]:
     """Each source once, if all have as many targets, next to each other."""
     once = [source for source, _ in groupby(sources)]
     each = len(sources) // len(once)

@@ -15,7 +15,7 @@ from torch import nn
 from coursekit.generation import beam_search, generate
 from coursekit.saved_models import check_vocabulary, load
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import CachedSeq2SeqStepper
+from coursekit.steppers import Seq2SeqStepper
 from coursekit.tokenizer import Tokenizer
 
 SPECIALS = ("<pad>", "<bos>", "<eos>")
@@ -187,7 +187,7 @@ class Translator:
         Returns:
             B lists of ids.
         """
-        stepper = CachedSeq2SeqStepper(self.model, [self.bos_id])
+        stepper = Seq2SeqStepper(self.model, [self.bos_id])
         stops = [self.eos_id]
         if n_beams == 1:
             return [*generate(stepper, sources, stepper.limit, stop_ids=stops)]

@@ -22,7 +22,7 @@ from coursekit.checks import is_integer, is_packaged, require
 from coursekit.data import IGNORE, Batch, Pair, pad, read_lines
 from coursekit.generation import generate
 from coursekit.saved_models import Loaded, find_model, hash_of, load_model
-from coursekit.steppers import CachedStepper
+from coursekit.steppers import GPTStepper
 from coursekit.tokenizer import Tokenizer
 from coursekit.weights import check_finite, read_tensors, write_tensors
 
@@ -145,7 +145,7 @@ def answers(
 
     Chapter: 20, fine-tuning.
     """
-    stepper = CachedStepper(model)
+    stepper = GPTStepper(model)
     return generate(stepper, prompts, max_new_tokens, stop_ids=[end_id])
 
 

@@ -17,10 +17,10 @@ from coursekit.cache import cache_bytes
 from coursekit.config import GPTConfig
 from coursekit.decoder import GPT
 from coursekit.generation import generate
-from coursekit.steppers import CachedStepper, PlainStepper
+from coursekit.steppers import GPTStepper
 from results.record import options, record
 
-KINDS = {"without": PlainStepper, "with": CachedStepper}
+USES_CACHE = {"without": False, "with": True}
 PROMPT = [[0]]
 
 Counts = dict[str, Any]
@@ -38,7 +38,9 @@ def make(max_len: int, **options: Attend) -> GPT:
 
 def write(kind: str, model: GPT, length: int) -> list[int]:
     """Write that many tokens, the likeliest each time."""
-    return generate(KINDS[kind](model), PROMPT, length)[0]
+    return generate(
+        GPTStepper(model, use_cache=USES_CACHE[kind]), PROMPT, length
+    )[0]
 
 
 def count(kind: str, model: GPT, length: int) -> tuple[list[int], Counts]:
@@ -58,7 +60,7 @@ def count(kind: str, model: GPT, length: int) -> tuple[list[int], Counts]:
 
 def seconds(kind: str, model: GPT, length: int, rows: int = 1) -> float:
     """CPU seconds of one run, with so many texts at once."""
-    stepper = KINDS[kind](model)
+    stepper = GPTStepper(model, use_cache=USES_CACHE[kind])
     begin = time.process_time()
     generate(stepper, PROMPT * rows, length)
     return time.process_time() - begin
@@ -72,13 +74,13 @@ def compare(length: int, repeats: int, models: tuple[GPT, GPT]) -> Run:
     counted, timed = models
     run: Run = {"length": length}
     texts = []
-    for kind in KINDS:
+    for kind in USES_CACHE:
         text, run[kind] = count(kind, counted, length)
         texts.append(text)
     assert texts[0] == texts[1]
-    took: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    took: dict[str, list[float]] = {kind: [] for kind in USES_CACHE}
     for _ in range(repeats):
-        for kind in KINDS:
+        for kind in USES_CACHE:
             took[kind].append(seconds(kind, timed, length))
     for kind, values in took.items():
         run[kind]["seconds"] = round(statistics.median(values), 4)
@@ -119,7 +121,7 @@ def main() -> None:
     torch.set_num_threads(1)
     # The counter sees every product of `attend`; `fast_attend` has the speed.
     models = make(args.longest, attend=attend), make(args.longest)
-    for kind in KINDS:
+    for kind in USES_CACHE:
         write(kind, models[1], 16)  # the first run of all is slow
     with record("cache", [0]) as metrics:
         metrics["unit"] = "CPU seconds for a whole text, one thread"

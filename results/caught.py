@@ -11,12 +11,12 @@ from torch import Tensor
 
 from coursekit import probe
 from coursekit.decoder import GPT
-from coursekit.steppers import CachedStepper, PlainStepper
+from coursekit.steppers import GPTStepper
 from results.debugging import BUGS, Small
 from results.record import options, record
 
 
-class OneTooFar(CachedStepper):
+class OneTooFar(GPTStepper):
     """Counts the positions of new tokens one too far."""
 
     def run(
@@ -28,7 +28,7 @@ class OneTooFar(CachedStepper):
         return super().run(ids, positions, mask)
 
 
-class Careless(PlainStepper):
+class Careless(GPTStepper):
     """Leaves dropout on."""
 
     @torch.no_grad()
@@ -38,13 +38,11 @@ class Careless(PlainStepper):
         return self.model(torch.tensor(self.rows))[:, -1]
 
 
-def stepper(bug: str, model: GPT) -> PlainStepper:
+def stepper(bug: str, model: GPT) -> GPTStepper:
     """The loop by which a program writes."""
     if bug == "cache_off":
         return OneTooFar(model)
-    return (
-        Careless(model) if bug == "dropout_writing" else (CachedStepper(model))
-    )
+    return Careless(model) if bug == "dropout_writing" else (GPTStepper(model))
 
 
 def lines(small: Small, bug: str) -> dict[str, Callable[[], bool]]:
@@ -86,7 +84,9 @@ def lines(small: Small, bug: str) -> dict[str, Callable[[], bool]]:
         "batch_independence": lambda: probe.batch_independence(model, size).ok,
         "same_in_use": lambda: (
             probe.same_in_use(
-                stepper(bug, model), PlainStepper(model.eval()), ids
+                stepper(bug, model),
+                GPTStepper(model.eval(), use_cache=False),
+                ids,
             ).ok
         ),
     }

@@ -20,7 +20,7 @@ from coursekit.data import Batch, Pairs, pad_pairs
 from coursekit.generation import generate
 from coursekit.interpret import watch
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import CachedSeq2SeqStepper
+from coursekit.steppers import Seq2SeqStepper
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import Progress, train
 from coursekit.translate import SPECIALS, Translator, special_ids
@@ -88,7 +88,7 @@ class Dates:
         """Which target tokens are right when the model reads its own."""
         _, bos, eos = self.ids
         sources = [source for source, _ in self.asked]
-        stepper = CachedSeq2SeqStepper(model, [bos])
+        stepper = Seq2SeqStepper(model, [bos])
         rows = generate(stepper, sources, LENGTH, stop_ids=[eos])
         written = torch.full((len(rows), LENGTH), -1)
         for row, ids in zip(written, rows, strict=True):
@@ -304,7 +304,7 @@ def unshifted(dates: Dates, seed: int, steps: int) -> dict[str, Any]:
         right = model(**fed.inputs).argmax(-1) == fed.targets
     sources = [source for source, _ in dates.asked]
     rows = generate(
-        CachedSeq2SeqStepper(model, [bos]), sources, LENGTH, stop_ids=[eos]
+        Seq2SeqStepper(model, [bos]), sources, LENGTH, stop_ids=[eos]
     )
     texts = [
         dates.tokenizer.decode([i for i in row if i not in dates.ids])

@@ -31,7 +31,7 @@ from coursekit.optim import (
     parameter_groups,
 )
 from coursekit.sampling import sampler
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import GPTStepper
 from coursekit.tokenizer import CharTokenizer
 from coursekit_classroom.check import core
 from results.record import options, record, summary
@@ -328,7 +328,9 @@ class Small:
         generator = torch.Generator().manual_seed(0)
         prompt = self.tokenizer.encode("\n")
         (written,) = generate(
-            PlainStepper(model, window=CONTEXT, keep=CONTEXT - 1),
+            GPTStepper(
+                model, window=CONTEXT, keep=CONTEXT - 1, use_cache=False
+            ),
             [prompt],
             WRITTEN,
             sampler(0.8, generator=generator),

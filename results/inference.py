@@ -37,7 +37,7 @@ from coursekit.speculative import (
     expected_tokens,
     speculate,
 )
-from coursekit.steppers import CachedStepper
+from coursekit.steppers import GPTStepper
 from coursekit.tokenizer import Tokenizer
 from coursekit.training import evaluate
 from coursekit.weights import own_weights
@@ -129,7 +129,7 @@ def mean_acceptance(
     for seed, prompt in enumerate(prompts):
         g = torch.Generator().manual_seed(seed)
         new = generate(
-            CachedStepper(target), [prompt], N_NEW, sampler(generator=g)
+            GPTStepper(target), [prompt], N_NEW, sampler(generator=g)
         )
         ids = torch.tensor([prompt + new[0]])
         with torch.no_grad():
@@ -213,7 +213,7 @@ def step_times(model: GPT, prompt: list[int], repeats: int) -> list[Any]:
     took: dict[int, list[float]] = {rows: [] for rows in ROWS}
     for _ in range(repeats):
         for rows in ROWS:
-            stepper = CachedStepper(model)
+            stepper = GPTStepper(model)
             logits = stepper.prefill([prompt] * rows)
             begin = time.process_time()
             for _ in range(32):

@@ -20,7 +20,7 @@ from coursekit.data import (
 from coursekit.decoder import GPT
 from coursekit.generation import generate
 from coursekit.sampling import sampler
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import GPTStepper
 from coursekit.tokenizer import CharTokenizer
 from coursekit.training import evaluate, train
 from results.record import options, record, summary
@@ -116,7 +116,10 @@ def sample(model: GPT, tokenizer: CharTokenizer) -> str:
     generator = torch.Generator().manual_seed(0)
     prompt = [tokenizer.encode("\n")]
     rows = generate(
-        PlainStepper(model), prompt, 200, sampler(generator=generator)
+        GPTStepper(model, use_cache=False),
+        prompt,
+        200,
+        sampler(generator=generator),
     )
     return tokenizer.decode(rows[0])
 

@@ -8,12 +8,23 @@ part, so that a forgotten parameter or a swapped slice is seen.
 import torch
 
 from coursekit.seq2seq import CrossBlock
+from coursekit.steppers import GPTStepper, Seq2SeqStepper
 
 # One tolerance a precision: a few thousand roundings of numbers near 1.
 CLOSE = {
     torch.float64: {"rtol": 0, "atol": 1e-12},
     torch.float32: {"rtol": 1e-5, "atol": 1e-5},
 }
+
+
+def plain_stepper(model, window=None, keep=None):
+    """The reference: a GPT that reads the whole text at each step."""
+    return GPTStepper(model, window, keep, use_cache=False)
+
+
+def plain_seq2seq_stepper(model, start):
+    """The reference: a Transformer that reads all of the target."""
+    return Seq2SeqStepper(model, start, use_cache=False)
 
 
 def same(a):

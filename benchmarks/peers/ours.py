@@ -15,7 +15,7 @@ from coursekit.generation import beam_search, generate
 from coursekit.loss import fast_cross_entropy
 from coursekit.packed import pack, packed_linear
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import CachedSeq2SeqStepper, CachedStepper
+from coursekit.steppers import GPTStepper, Seq2SeqStepper
 from coursekit.tokenizer import BPETokenizer
 
 
@@ -67,7 +67,7 @@ def gpt(task: Task, settings: Settings) -> Model:
     laid_out = cache(partial(pack, model))  # once, as one would
 
     def write(ids: Tensor, n: int) -> Tensor:
-        stepper = CachedStepper(laid_out(ids.size(0)))
+        stepper = GPTStepper(laid_out(ids.size(0)))
         return torch.tensor(generate(stepper, ids, n))
 
     of_a_step = partial(products, model)
@@ -96,7 +96,7 @@ def pairs(task: Task, settings: Settings) -> Model:
     laid_out = cache(partial(pack, model))
 
     def write(src: Tensor, n: int, n_beams: int = 1) -> Tensor:
-        stepper = CachedSeq2SeqStepper(laid_out(src.size(0) * n_beams), [0])
+        stepper = Seq2SeqStepper(laid_out(src.size(0) * n_beams), [0])
         if n_beams == 1:
             return torch.tensor(generate(stepper, src, n))
         found = beam_search(stepper, src, n_beams, n)

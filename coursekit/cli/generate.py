@@ -17,7 +17,7 @@ from coursekit.decoder import GPT
 from coursekit.generation import beam_search, check_beams, stream
 from coursekit.packed import pack
 from coursekit.sampling import sampler
-from coursekit.steppers import CachedStepper
+from coursekit.steppers import GPTStepper
 from coursekit.tokenizer import Tokenizer
 
 
@@ -97,7 +97,7 @@ def sample(
     TrainConfig(seed=args.seed)  # refuses what is no seed
     generator = torch.Generator().manual_seed(args.seed)
     draw = sampler(temperature, args.top_k, args.top_p, generator)
-    stepper = CachedStepper(pack(model))
+    stepper = GPTStepper(pack(model))
     steps = stream(stepper, [prompt], args.max_new_tokens, draw, stops)
     return (token for (token,) in steps if token is not None)
 
@@ -114,7 +114,7 @@ def search(
                 f"beam={args.beam}. Leave one of them out."
             )
     check_beams(args.beam)
-    stepper = CachedStepper(pack(model, args.beam))
+    stepper = GPTStepper(pack(model, args.beam))
     hypotheses = beam_search(
         stepper, [prompt], args.beam, args.max_new_tokens, stops
     )

@@ -21,8 +21,8 @@ from coursekit.pretrained.speech import HOP, log_mel
 from coursekit.pretrained.whisper import SpeechTransformer, cross_weights
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
 from coursekit.steppers import (
-    CachedSeq2SeqStepper,
-    CachedStepper,
+    GPTStepper,
+    Seq2SeqStepper,
     check_prompts,
     pad_rows,
 )
@@ -138,7 +138,7 @@ def complete(
     stop_ids = [tokenizer.special_tokens[name] for name in stops]
     # A cache as long as is needed, not as the model could take.
     window = min(model.config.max_len, len(ids) + max_new_tokens)
-    stepper = CachedStepper(model, window)
+    stepper = GPTStepper(model, window)
     new = generate(stepper, [ids], max_new_tokens, stop_ids=stop_ids)
     return tokenizer.decode(new[0])
 
@@ -168,8 +168,8 @@ def chat(
 # -- speech ------------------------------------------------------------------
 
 
-class SpeechStepper(CachedSeq2SeqStepper):
-    """Steps a speech model: :class:`CachedSeq2SeqStepper`, sounds for sources.
+class SpeechStepper(Seq2SeqStepper):
+    """Steps a speech model: :class:`Seq2SeqStepper`, sounds for sources.
 
     A prompt is the number of a sound: ``[[0], [1], …]``.
 

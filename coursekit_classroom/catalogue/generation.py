@@ -821,7 +821,7 @@ def _tasted(value: Any, case: Case) -> str | None:
     """None if the texts are neither nonsense nor repetition."""
     from coursekit.generation import generate
     from coursekit.sampling import sampler
-    from coursekit.steppers import CachedStepper
+    from coursekit.steppers import GPTStepper
 
     wanted = {"temperature", "top_k", "top_p"}
     if not isinstance(value, dict) or not set(value) <= wanted:
@@ -840,7 +840,7 @@ def _tasted(value: Any, case: Case) -> str | None:
         choose = sampler(**value, generator=g)
     except (TypeError, ValueError) as error:
         return f"sampler refuses these settings: {error}"
-    rows = generate(CachedStepper(model), prompts, 48, choose)
+    rows = generate(GPTStepper(model), prompts, 48, choose)
     words = [
         word for row in rows for word in _words(tokenizer.decode(row))[1:-1]
     ]

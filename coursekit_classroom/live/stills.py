@@ -18,7 +18,7 @@ from coursekit.generation import beam_search
 from coursekit.interpret import watch
 from coursekit.positions import frequencies
 from coursekit.saved_models import load
-from coursekit.steppers import CachedStepper
+from coursekit.steppers import GPTStepper
 from coursekit.tokenizer import BPETokenizer, Tokenizer
 from coursekit.translate import Translator
 from coursekit_classroom import figures
@@ -197,7 +197,7 @@ def beam(
     except ValueError:  # of characters, and no text had lines
         stops = []
     for n, label in ((beams, f"{beams} beams"), (1, "greedy")):
-        stepper = CachedStepper(model)
+        stepper = GPTStepper(model)
         best = beam_search(stepper, [ids], n, steps, stops)[0][0]
         mean = f"{best.score:.2f}".replace("-", "−")
         heading = f"{label}, a mean of {mean} nats a token"

@@ -562,7 +562,7 @@ minimal_seq2seq.Transformer(7, 8, 8, 2, 1)(ids, ids)
 sizes = {"d_model": 8, "n_heads": 2, "n_layers": 1}
 gpt = coursekit.GPT(coursekit.GPTConfig(vocab_size=7, **sizes))
 coursekit.cross_entropy(gpt(ids), ids).backward()
-stepper = coursekit.CachedStepper(gpt)
+stepper = coursekit.GPTStepper(gpt)
 coursekit.generate(stepper, [[1, 2]], 2, coursekit.sampler(0.5, top_k=3))
 coursekit.beam_search(stepper, [[1, 2]], 2, 2)
 minimal.make_optimizer(gpt).step()

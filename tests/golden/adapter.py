@@ -28,7 +28,7 @@ from coursekit.preferences import dpo_batch, make_dpo_loss
 from coursekit.pretrained.whisper import SpeechTransformer
 from coursekit.saved_models import load
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import CachedSeq2SeqStepper, CachedStepper
+from coursekit.steppers import GPTStepper, Seq2SeqStepper
 from coursekit.training import add_gradients, train
 from coursekit.translate import Translator
 from coursekit.vision import ViT
@@ -117,7 +117,7 @@ def decoder(fields):
     model = build(GPT, GPTConfig(n_layers=2, **SMALL | fields))
     found = measure(model, model(tokens(B, T)), tokens(B, T, seed=8))
     with torch.no_grad():
-        found["greedy"] = sure(CachedStepper(model), PROMPTS, 10)
+        found["greedy"] = sure(GPTStepper(model), PROMPTS, 10)
     return found
 
 
@@ -135,8 +135,8 @@ def transformer():
     found = measure(model, model(source, target), tokens(B, 7, seed=8))
     with torch.no_grad():
         rows = source.tolist()
-        found["greedy"] = sure(CachedSeq2SeqStepper(model, [1]), rows, 9)
-        beams = beam_search(CachedSeq2SeqStepper(model, [1]), rows, 2, 9)
+        found["greedy"] = sure(Seq2SeqStepper(model, [1]), rows, 9)
+        beams = beam_search(Seq2SeqStepper(model, [1]), rows, 2, 9)
     found["scores"] = torch.tensor([[h.score for h in row] for row in beams])
     return found
 
@@ -201,7 +201,7 @@ def text_model(name):
     ids = torch.arange(B * T).view(B, T) * 7 % model.config.vocab_size
     with torch.no_grad():
         logits = model(ids)
-        greedy = sure(CachedStepper(model), ids[:2, :5].tolist(), 20)
+        greedy = sure(GPTStepper(model), ids[:2, :5].tolist(), 20)
     batch = random_windows(ids.flatten(), B, T - 1, 0, 0)
     nats, _ = add_gradients(model, [batch], token_loss)
     lengths = [p.grad.norm() for p in model.parameters()]

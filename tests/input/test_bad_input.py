@@ -51,7 +51,7 @@ from coursekit.sampling import apply_temperature, sampler
 from coursekit.saved_models import read_config, shapes_only
 from coursekit.seq2seq import Transformer
 from coursekit.speculative import draw_with, speculate
-from coursekit.steppers import PlainStepper
+from coursekit.steppers import GPTStepper
 from coursekit.tokenizer import (
     BPETokenizer,
     CharTokenizer,
@@ -341,7 +341,7 @@ def test_a_compiled_form_is_not_packed():
 )
 def test_prompts_are_ids(prompts, message):
     with pytest.raises(ValueError, match=message):
-        generate(PlainStepper(gpt()), prompts, 2)
+        generate(GPTStepper(gpt()), prompts, 2)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_prompts_are_ids(prompts, message):
 )
 def test_ids_may_come_in_many_forms(batch):
     """The control: what holds whole numbers is taken."""
-    stepper = PlainStepper(gpt())
+    stepper = GPTStepper(gpt())
     expected = generate(stepper, [[1, 2]], 2)
     assert generate(stepper, batch, 2) == expected
 
@@ -372,7 +372,7 @@ def test_only_integers_are_ids(wrong):
         pad([[1, 2], wrong], 0)
     stop = pytest.raises(ValueError, match="a collection of token ids: got")
     with stop:
-        generate(PlainStepper(gpt()), [[1]], 2, stop_ids=wrong)
+        generate(GPTStepper(gpt()), [[1]], 2, stop_ids=wrong)
     with stop:
         speculate(uniform, uniform, [1], 2, 2, draw_with(), wrong)
     right = np.array([0, 1])
@@ -544,14 +544,14 @@ def test_a_setting_of_sampling_that_is_no_number(settings):
 )
 def test_settings_of_generation(settings, received):
     usual = {"max_new_tokens": 2} | settings
-    stepper = PlainStepper(gpt())
+    stepper = GPTStepper(gpt())
     refused(lambda: generate(stepper, [[1]], **usual), received)
     refused(lambda: beam_search(stepper, [[1]], 2, **usual), received)
 
 
 @pytest.mark.parametrize("n", [2.0, True, 10**10])
 def test_beams_are_counted(n):
-    stepper = PlainStepper(gpt())
+    stepper = GPTStepper(gpt())
     refused(lambda: beam_search(stepper, [[1]], n, 2), f"got n_beams={n}")
 
 
@@ -565,7 +565,7 @@ SETTINGS = [  # a function, a right call, which of its settings are numbers
         GROW | {"n_beams": 2},
         "n_beams max_new_tokens length_penalty",
     ),
-    (PlainStepper, {"model": None}, "window keep"),
+    (GPTStepper, {"model": None}, "window keep"),
     (sampler, {}, "temperature top_k top_p"),
     (
         apply_temperature,
@@ -634,7 +634,7 @@ MAY_BE_PARTS = (
 )
 def test_a_setting_of_the_wrong_kind(f, usual, name):
     """None, a text, a list, True, a size below 0, half of a thing."""
-    made = {"model": gpt, "stepper": lambda: PlainStepper(gpt())}
+    made = {"model": gpt, "stepper": lambda: GPTStepper(gpt())}
     usual = {n: made[n]() if x is None else x for n, x in usual.items()}
     f(**usual)  # the control
     wrong = ["3", [2], True, -1, float("nan")]

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from compare import plain_seq2seq_stepper, plain_stepper
 
 from coursekit.cache import LayerCache, SharedColumns, cache_bytes, make_cache
 from coursekit.config import GPTConfig, TransformerConfig
@@ -11,10 +12,8 @@ from coursekit.decoder import GPT
 from coursekit.positions import SCHEMES
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import (
-    CachedSeq2SeqStepper,
-    CachedStepper,
-    PlainSeq2SeqStepper,
-    PlainStepper,
+    GPTStepper,
+    Seq2SeqStepper,
 )
 
 V, MAX_LEN = 19, 23
@@ -89,7 +88,7 @@ TOLERANCES = [(torch.float32, 1e-5), (torch.float64, 1e-12)]
 def test_cached_gpt_equals_plain_at_every_step(name, dtype, tolerance):
     model = make_gpt(dtype, **VARIANTS[name])
     for prompts in (PROMPTS, PROMPTS[:1]):  # padded, and not
-        gap = largest_gap(CachedStepper(model), PlainStepper(model), prompts)
+        gap = largest_gap(GPTStepper(model), plain_stepper(model), prompts)
         assert gap < tolerance
 
 
@@ -98,8 +97,8 @@ def test_cached_gpt_equals_plain_at_every_step(name, dtype, tolerance):
 def test_cached_translator_equals_plain(name, dtype, tolerance):
     model = make_transformer(dtype, **VARIANTS[name])
     for start in ([1], [1, 11, 2]):
-        cached = CachedSeq2SeqStepper(model, start)
-        gap = largest_gap(cached, PlainSeq2SeqStepper(model, start))
+        cached = Seq2SeqStepper(model, start)
+        gap = largest_gap(cached, plain_seq2seq_stepper(model, start))
         assert gap < tolerance
 
 
@@ -107,7 +106,7 @@ def test_cached_translator_equals_plain(name, dtype, tolerance):
 def test_without_layers_there_is_nothing_to_keep(positions):
     model = make_gpt(n_layers=0, positions=positions)
     for prompts in (PROMPTS, PROMPTS[:1]):
-        steppers = CachedStepper(model), PlainStepper(model)
+        steppers = GPTStepper(model), plain_stepper(model)
         assert largest_gap(*steppers, prompts, n_steps=31) < 1e-5
     check_reorder(*steppers)
 
@@ -117,7 +116,7 @@ def test_a_full_window_is_read_anew_by_the_same_rule(keep):
     model = make_gpt()
     steppers = [
         kind(model, window=11, keep=keep)
-        for kind in (CachedStepper, PlainStepper)
+        for kind in (GPTStepper, plain_stepper)
     ]
     assert largest_gap(*steppers, n_steps=31) < 1e-5
 
@@ -129,7 +128,7 @@ def test_the_cache_saves_reading():
     model.embedding.register_forward_hook(
         lambda module, args, output: seen.append(args[0].size(1))
     )
-    stepper = CachedStepper(model)
+    stepper = GPTStepper(model)
     stepper.prefill(PROMPTS)
     for n in range(5):
         stepper.step(torch.tensor([1, 2, 3]) + n)
@@ -139,14 +138,14 @@ def test_the_cache_saves_reading():
 @pytest.mark.parametrize("name", ["learned", "grouped", "alibi"])
 def test_reorder_carries_the_cache(name):
     model = make_gpt(**VARIANTS[name])
-    steppers = CachedStepper(model), PlainStepper(model)
+    steppers = GPTStepper(model), plain_stepper(model)
     check_reorder(*steppers)
 
 
 def test_reorder_carries_the_memory_of_the_source():
     model = make_transformer(n_kv_heads=2)
     check_reorder(
-        CachedSeq2SeqStepper(model, [1]), PlainSeq2SeqStepper(model, [1])
+        Seq2SeqStepper(model, [1]), plain_seq2seq_stepper(model, [1])
     )
 
 
@@ -166,7 +165,7 @@ def check_reorder(cached, plain):
 
 def test_reorder_check_catches_a_cache_left_behind(monkeypatch):
     model = make_gpt()
-    cached, plain = CachedStepper(model), PlainStepper(model)
+    cached, plain = GPTStepper(model), plain_stepper(model)
 
     def only_resize(self, index, missing=None):
         rows = torch.arange(len(index)) % self.k.size(0)
@@ -283,9 +282,9 @@ def test_a_memory_of_another_source_is_seen(monkeypatch):
 def make_steppers(kind):
     if kind == "gpt":
         model = make_gpt()
-        return CachedStepper(model), PlainStepper(model)
+        return GPTStepper(model), plain_stepper(model)
     model = make_transformer()
-    return CachedSeq2SeqStepper(model, [1]), PlainSeq2SeqStepper(model, [1])
+    return Seq2SeqStepper(model, [1]), plain_seq2seq_stepper(model, [1])
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -300,11 +299,11 @@ def test_chunked_prefill_equals_one(name):
 
 def test_each_prefill_begins_with_an_empty_cache():
     model = make_gpt()
-    stepper = CachedStepper(model)
+    stepper = GPTStepper(model)
     first = stepper.prefill(PROMPTS)
     stepper.step(torch.tensor([1, 2, 3]))
     assert torch.equal(stepper.prefill(PROMPTS), first)
-    translator = CachedSeq2SeqStepper(make_transformer(), [1])
+    translator = Seq2SeqStepper(make_transformer(), [1])
     first = translator.prefill(PROMPTS)
     translator.prefill([[2, 2, 2], [7], [11, 5]])
     assert torch.equal(translator.prefill(PROMPTS), first)
@@ -313,9 +312,9 @@ def test_each_prefill_begins_with_an_empty_cache():
 def test_bfloat16_is_as_near_to_the_truth_with_a_cache():
     """Rounding differs, so both are held against float64."""
     model = make_gpt(torch.bfloat16, n_kv_heads=2)
-    gold = PlainStepper(copy.deepcopy(model).double())
-    cached = largest_gap(CachedStepper(model), gold)
-    plain = largest_gap(PlainStepper(model), gold)
+    gold = plain_stepper(copy.deepcopy(model).double())
+    cached = largest_gap(GPTStepper(model), gold)
+    plain = largest_gap(plain_stepper(model), gold)
     scale = gold.read().abs().max().item()
     assert cached < 2 * plain < 0.1 * scale
 
@@ -324,7 +323,7 @@ def test_autocast():
     model = make_gpt()
     with torch.autocast("cpu", torch.bfloat16):
         assert make_cache(model, 2)[0].k.dtype == torch.bfloat16
-        gap = largest_gap(CachedStepper(model), PlainStepper(model))
+        gap = largest_gap(GPTStepper(model), plain_stepper(model))
     assert 0 < gap < 0.1
 
 
@@ -423,7 +422,7 @@ def test_handing_out_the_whole_buffer_is_seen():
 
 def test_dropping_the_mask_of_the_padding_is_seen():
     model = make_gpt()
-    stepper = CachedStepper(model)
+    stepper = GPTStepper(model)
     stepper.prefill(PROMPTS)
     tokens = torch.tensor([1, 2, 3])
     right = copy.deepcopy(stepper).step(tokens)
@@ -477,13 +476,13 @@ def unset_is_nan():
 
 def test_what_is_not_filled_is_never_read(unset_is_nan):
     model, pairs = make_gpt(), make_transformer()
-    assert largest_gap(CachedStepper(model), PlainStepper(model)) < 1e-5
+    assert largest_gap(GPTStepper(model), plain_stepper(model)) < 1e-5
     translators = (
-        CachedSeq2SeqStepper(pairs, [1]),
-        PlainSeq2SeqStepper(pairs, [1]),
+        Seq2SeqStepper(pairs, [1]),
+        plain_seq2seq_stepper(pairs, [1]),
     )
     assert largest_gap(*translators) < 1e-5
-    check_reorder(CachedStepper(model), PlainStepper(model))
+    check_reorder(GPTStepper(model), plain_stepper(model))
     check_reorder(*translators)
 
 
@@ -496,7 +495,7 @@ def test_reading_what_is_not_filled_is_seen(unset_is_nan, monkeypatch):
 
     monkeypatch.setattr(LayerCache, "update", whole)
     model = make_gpt()
-    gap = largest_gap(CachedStepper(model), PlainStepper(model), PROMPTS[:1])
+    gap = largest_gap(GPTStepper(model), plain_stepper(model), PROMPTS[:1])
     assert gap != gap  # not a number
 
 
@@ -527,7 +526,7 @@ def test_what_does_not_fit_is_refused(shape, dtype, message):
 
 def test_a_translation_longer_than_max_len_is_refused():
     model = make_transformer(max_len=5)
-    for kind in (CachedSeq2SeqStepper, PlainSeq2SeqStepper):
+    for kind in (Seq2SeqStepper, plain_seq2seq_stepper):
         stepper = kind(model, [1])
         stepper.prefill([[2, 3]])
         for _ in range(stepper.limit - 1):

@@ -18,7 +18,7 @@ from zipfile import ZipFile
 import forked
 import pytest
 import torch
-from compare import close, json_damages, shake
+from compare import close, json_damages, plain_stepper, shake
 from patience import PATIENCE
 from safetensors.torch import load_file, save_file
 
@@ -45,7 +45,7 @@ from coursekit.saved_models import (
     save_model,
 )
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import CachedStepper, PlainStepper
+from coursekit.steppers import GPTStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import evaluate, new_state, train
 from coursekit.weights import (
@@ -948,9 +948,9 @@ def test_nan_that_attention_hides_is_told(part, kind):
         spoil(model, f"blocks.1.attention.{part}.{kind}", bad)
         evaluation = partial(evaluate, model, [*windows])
         steppers = (
-            lambda m=model: CachedStepper(m),
-            lambda m=model: PlainStepper(m),
-            lambda m=model: CachedStepper(pack(m)),
+            lambda m=model: GPTStepper(m),
+            lambda m=model: plain_stepper(m),
+            lambda m=model: GPTStepper(pack(m)),
         )
         ways = [partial(write, make) for make in steppers] + [evaluation]
         for way in ways:

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from compare import plain_stepper
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -19,7 +20,6 @@ from coursekit.sampling import (
     sampler,
 )
 from coursekit.steppers import (
-    PlainStepper,
     pad_rows,
 )
 
@@ -209,7 +209,7 @@ def test_bad_prompts_are_refused_at_the_call(prompts, message):
         beam_search(stepper, prompts, 2, 5)
     if isinstance(prompts, list):
         with pytest.raises(ValueError, match=message):
-            PlainStepper(make_gpt()).prefill(prompts)
+            plain_stepper(make_gpt()).prefill(prompts)
 
 
 # --- the same texts as transformers --------------------------------------

@@ -21,7 +21,7 @@ from coursekit.generation import generate
 from coursekit.masks import combine_masks
 from coursekit.preferences import dpo_batch
 from coursekit.speculative import CachedReader
-from coursekit.steppers import CachedStepper
+from coursekit.steppers import GPTStepper
 from coursekit.training import train
 
 WHY = "no GPU here (torch.cuda.is_available() is False)"
@@ -135,7 +135,7 @@ def trained(device, precision="float32", dtype=torch.float64):
 
 def written(model):
     """What it writes with its cache, after prompts of unequal lengths."""
-    return generate(CachedStepper(model), [[1, 2, 3], [4], [5, 6]], 17)
+    return generate(GPTStepper(model), [[1, 2, 3], [4], [5, 6]], 17)
 
 
 @GPU

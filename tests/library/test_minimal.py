@@ -12,6 +12,7 @@ from types import ModuleType
 import forked
 import pytest
 import torch
+from compare import plain_seq2seq_stepper, plain_stepper
 
 from coursekit import minimal, minimal_seq2seq, training
 from coursekit.bpe import encode_chunk, learn_merges
@@ -19,7 +20,6 @@ from coursekit.data import Batch, pad_pairs
 from coursekit.generation import generate as library_generate
 from coursekit.loss import cross_entropy
 from coursekit.optim import make_schedule
-from coursekit.steppers import PlainSeq2SeqStepper, PlainStepper
 from coursekit_classroom import lesson
 from coursekit_classroom.dates import date_pairs
 from coursekit_classroom.yourfile.saving import library_name, to_library
@@ -350,7 +350,7 @@ def test_greedy_tokens_are_the_librarys():
     model = gpt()
     prompt = random_ids(1, 3)
     found = minimal.generate(model, prompt, 8, top_p=1e-9)[0].tolist()
-    stepper = PlainStepper(to_library(model))
+    stepper = plain_stepper(to_library(model))
     rows = library_generate(stepper, prompt.tolist(), 8)
     assert found == [*prompt[0].tolist(), *rows[0]]
 
@@ -380,7 +380,7 @@ def test_greedy_translations_are_the_librarys():
         model.unembed.weight[minimal_seq2seq.EOS] *= 2
     sources = [source for source, _ in random_pairs()]
     found = minimal_seq2seq.translate(model, sources)
-    stepper = PlainSeq2SeqStepper(to_library(model), [minimal_seq2seq.BOS])
+    stepper = plain_seq2seq_stepper(to_library(model), [minimal_seq2seq.BOS])
     rows = list(stream_rows(stepper, sources))
     assert found == rows
     lengths = {len(row) for row in found}

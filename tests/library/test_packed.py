@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from compare import shake
+from compare import plain_seq2seq_stepper, plain_stepper, shake
 
 from coursekit.attention import attend
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
@@ -15,10 +15,8 @@ from coursekit.packed import _gelu_network, _network, pack
 from coursekit.saved_models import save_model
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import (
-    CachedSeq2SeqStepper,
-    CachedStepper,
-    PlainSeq2SeqStepper,
-    PlainStepper,
+    GPTStepper,
+    Seq2SeqStepper,
 )
 from coursekit.training import train
 
@@ -63,7 +61,7 @@ def test_the_same_logits(changes, n_rows):
 
 def same_logits(model, n_rows):
     prompts = [[7, 3, 11, 2], [5, 1, 19], [50, 4, 13, 8, 6]][:n_rows]
-    plain, quick = PlainStepper(model), CachedStepper(pack(model, n_rows))
+    plain, quick = plain_stepper(model), GPTStepper(pack(model, n_rows))
     expected, found = plain.prefill(prompts), quick.prefill(prompts)
     for step in range(7):
         bound = 1e-5 * expected.abs().max().item()
@@ -77,8 +75,8 @@ def same_logits(model, n_rows):
 def test_the_same_tokens(n_rows, n_beams):
     model = translator()
     sources = [[9, 4, 33, 12, 8], [21, 5, 2]]
-    plain = PlainSeq2SeqStepper(model, [1])
-    quick = CachedSeq2SeqStepper(pack(model, n_rows), [1])
+    plain = plain_seq2seq_stepper(model, [1])
+    quick = Seq2SeqStepper(pack(model, n_rows), [1])
     if n_beams == 1:
         assert generate(quick, sources, 11) == generate(plain, sources, 11)
         return
@@ -110,8 +108,8 @@ def test_autocast(n_rows):
     prompts = [[7, 3, 11, 2], [5, 1, 19], [50, 4]][:n_rows]
     with torch.autocast("cpu", torch.bfloat16):
         plain, stepper = (
-            PlainStepper(model),
-            CachedStepper(pack(model, n_rows)),
+            plain_stepper(model),
+            GPTStepper(pack(model, n_rows)),
         )
         expected, found = plain.prefill(prompts), stepper.prefill(prompts)
         for token in (3, 41):
@@ -143,8 +141,8 @@ def test_half_precision_rounds_no_more_than_the_model(n_rows):
 def test_float64_is_exact():
     model = gpt().double()
     prompts = [[7, 3, 11, 2], [5, 1, 19, 40]]
-    expected = PlainStepper(model).prefill(prompts)
-    found = CachedStepper(pack(model, 2)).prefill(prompts)
+    expected = plain_stepper(model).prefill(prompts)
+    found = GPTStepper(pack(model, 2)).prefill(prompts)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -188,10 +186,10 @@ def test_a_stale_twin_is_told(change, prompt, n_layers):
     """Matrices are copies, so later training is not seen by its steps."""
     model = gpt(n_layers=n_layers)
     twin = pack(model)
-    for stepper in (CachedStepper(twin), PlainStepper(twin)):
+    for stepper in (GPTStepper(twin), plain_stepper(twin)):
         stepper.prefill([prompt])
     change(model)
-    for stepper in (CachedStepper(twin), PlainStepper(twin)):
+    for stepper in (GPTStepper(twin), plain_stepper(twin)):
         with pytest.raises(ValueError, match="changed since pack"):
             stepper.prefill([prompt])
 
@@ -199,7 +197,7 @@ def test_a_stale_twin_is_told(change, prompt, n_layers):
 @pytest.mark.parametrize("change", [by_sgd, by_fused_adamw, of_the_table])
 def test_a_stale_translator_is_told(change):
     model = translator()
-    stepper = CachedSeq2SeqStepper(pack(model), [1])
+    stepper = Seq2SeqStepper(pack(model), [1])
     stepper.prefill([[7, 3]])
     change(model)
     with pytest.raises(ValueError, match="changed since pack"):
@@ -216,10 +214,10 @@ def test_a_twin_of_a_model_with_nan_is_not_called_stale():
 def test_a_stale_twin_generates_something_else():
     """The control: why it must be told."""
     model = gpt()
-    stale = CachedStepper(pack(model))
+    stale = GPTStepper(pack(model))
     stale.prefill([[7, 3, 11]])
     by_sgd(model)
-    fresh, plain = CachedStepper(pack(model)), PlainStepper(model)
+    fresh, plain = GPTStepper(pack(model)), plain_stepper(model)
     token = torch.tensor([5])
     for each in (fresh, plain):
         each.prefill([[7, 3, 11]])
@@ -258,11 +256,11 @@ def test_a_twin_only_generates(ask):
 def test_a_copy_of_a_twin_watches_the_model_too():
     model = gpt()
     twin = copy.deepcopy(pack(model))
-    assert CachedStepper(twin).prefill([[7, 3]]).isfinite().all()
+    assert GPTStepper(twin).prefill([[7, 3]]).isfinite().all()
     with torch.no_grad():
         model.blocks[0].attention.w_q.weight.mul_(2)
     with pytest.raises(ValueError, match="have changed since"):
-        CachedStepper(twin).prefill([[7, 3]])
+        GPTStepper(twin).prefill([[7, 3]])
 
 
 def test_a_twin_is_not_saved_over_its_model(tmp_path):
@@ -306,10 +304,10 @@ def wrapped_head(model):
 @pytest.mark.parametrize("change", [hook, wrapped, hook_of_head, wrapped_head])
 def test_what_is_more_than_matrices_goes_through_the_model(change):
     model = gpt(tie_embeddings=False)
-    before = CachedStepper(pack(model))
+    before = GPTStepper(pack(model))
     before.prefill([[7, 3]])
     change(model)
-    steppers = CachedStepper(pack(model)), PlainStepper(model)
+    steppers = GPTStepper(pack(model)), plain_stepper(model)
     for stepper in steppers:
         stepper.prefill([[7, 3]])
     found, expected = (stepper.step(torch.tensor([5])) for stepper in steppers)
@@ -324,7 +322,7 @@ def test_what_a_hook_keeps_stays_as_it_was():
     model.blocks[0].register_forward_hook(
         lambda module, inputs, output: kept.extend([output, output.clone()])
     )
-    stepper = CachedStepper(pack(model))
+    stepper = GPTStepper(pack(model))
     stepper.prefill([[7, 3]])
     stepper.step(torch.tensor([5]))
     assert torch.equal(kept[-2], kept[-1])
@@ -338,8 +336,8 @@ def test_a_model_made_in_inference_mode():
 
 def test_dropout_is_off_in_prompts_too():
     model = gpt(dropout=0.5).train()
-    expected = CachedStepper(model).prefill([[7, 3, 11]])
-    found = CachedStepper(pack(model)).prefill([[7, 3, 11]])
+    expected = GPTStepper(model).prefill([[7, 3, 11]])
+    found = GPTStepper(pack(model)).prefill([[7, 3, 11]])
     torch.testing.assert_close(found, expected)
     assert all(module.training for module in model.modules())
 
@@ -350,6 +348,6 @@ def test_steps_change_no_parameter(n_rows, norm_first):
     """What a step adds in place is its own."""
     model = gpt(norm_first=norm_first, norm="none")
     before = {k: v.clone() for k, v in model.state_dict().items()}
-    generate(CachedStepper(pack(model, n_rows)), [[7, 3]] * n_rows, 5)
+    generate(GPTStepper(pack(model, n_rows)), [[7, 3]] * n_rows, 5)
     after = model.state_dict()
     assert all(torch.equal(before[k], after[k]) for k in before)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from compare import close, differ, shake
+from compare import close, differ, plain_stepper, shake
 from jinja2 import Environment
 from references import EAGER, END, GGUF_NAMES, whisper_config
 from safetensors.torch import load_file
@@ -46,7 +46,7 @@ from coursekit.pretrained.published import find_published
 from coursekit.pretrained.speech import load_speech
 from coursekit.pretrained.whisper import SpeechTransformer
 from coursekit.pretrained.wordpiece import WordPieceTokenizer
-from coursekit.steppers import CachedStepper, PlainStepper
+from coursekit.steppers import GPTStepper
 from coursekit.tokenizer import BPETokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -284,7 +284,7 @@ def test_smollm2_writes_the_reference_tokens(smollm2):
     """Greedy, with the cache and without: the same 24 tokens."""
     (model, tokenizer), reference, _, n_special, _ = smollm2
     ids = tokenizer.encode("Once upon a time, there was a little robot who")
-    new = generate(CachedStepper(model, 64), [ids], 24)[0]
+    new = generate(GPTStepper(model, 64), [ids], 24)[0]
     right = reference.generate(
         torch.tensor([to_theirs(ids, n_special)]),
         max_new_tokens=24,
@@ -292,7 +292,7 @@ def test_smollm2_writes_the_reference_tokens(smollm2):
         use_cache=True,
     )[0, len(ids) :]
     assert to_theirs(new, n_special) == right.tolist()
-    assert generate(PlainStepper(model, 64), [ids], 5)[0] == new[:5]
+    assert generate(plain_stepper(model, 64), [ids], 5)[0] == new[:5]
 
 
 @pytest.mark.xdist_group("smollm2")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pretend
 import pytest
 import torch
-from compare import close
+from compare import close, plain_stepper
 from golden import adapter
 
 from coursekit import (
@@ -47,9 +47,8 @@ from coursekit.saved_models import load
 from coursekit.seq2seq import Transformer
 from coursekit.speculative import CachedReader, draw_with, speculate
 from coursekit.steppers import (
-    CachedSeq2SeqStepper,
-    CachedStepper,
-    PlainStepper,
+    GPTStepper,
+    Seq2SeqStepper,
 )
 from coursekit.training import evaluate, new_state, train
 from coursekit.translate import Translator
@@ -224,24 +223,24 @@ def greedy_and_sampled(place):
         sampler(0.9, top_k=5, generator=torch.Generator().manual_seed(1)),
         sampler(0.9, top_p=0.8, generator=torch.Generator().manual_seed(1)),
     ]
-    steppers = (CachedStepper, PlainStepper)
+    steppers = (GPTStepper, plain_stepper)
     found = [
         generate(stepper(model), PROMPTS, 9, c)
         for stepper, c in itertools.product(steppers, choose)
     ]
-    return [*found, generate(CachedStepper(model), PROMPTS, 9)]
+    return [*found, generate(GPTStepper(model), PROMPTS, 9)]
 
 
 @work
 def packed(place):
-    return generate(CachedStepper(pack(gpt(place), 2)), PROMPTS, 9)
+    return generate(GPTStepper(pack(gpt(place), 2)), PROMPTS, 9)
 
 
 @work
 def beams(place):
-    found = beam_search(CachedStepper(gpt(place)), PROMPTS, 3, 6, [1])
+    found = beam_search(GPTStepper(gpt(place)), PROMPTS, 3, 6, [1])
     sources = adapter.tokens(B, 7).tolist()
-    stepper = CachedSeq2SeqStepper(seq2seq(place), [1])
+    stepper = Seq2SeqStepper(seq2seq(place), [1])
     found += beam_search(stepper, sources, 3, 6, [2], exhaustive=False)
     return [[[*h.tokens, h.score] for h in row] for row in found]
 
@@ -258,7 +257,7 @@ def translation(place):
 def shipped(place):
     model, tokenizer = load("stories", place)
     prompt = tokenizer.encode("Once upon a time")
-    return generate(CachedStepper(model), [prompt], 12)
+    return generate(GPTStepper(model), [prompt], 12)
 
 
 @work
@@ -290,7 +289,7 @@ def looking_inside(place):
 @work
 def probes(place):
     model, ids = gpt(place), adapter.tokens(1, T)
-    steppers = CachedStepper(model), PlainStepper(model)
+    steppers = GPTStepper(model), plain_stepper(model)
     return [
         float(causality(model, V).ok),
         prefix_gap(model, ids.to(place)).largest,

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from compare import shake
+from compare import plain_stepper, shake
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -24,7 +24,7 @@ from coursekit.probe import (
     trains_everything,
     uses_context,
 )
-from coursekit.steppers import CachedStepper, PlainStepper
+from coursekit.steppers import GPTStepper
 
 V, T = 13, 7
 
@@ -586,7 +586,7 @@ def test_asks_for_the_next_token_and_padding():
     assert "and for more" in str(report)
 
 
-class OneTooFar(CachedStepper):
+class OneTooFar(GPTStepper):
     def run(self, ids, positions, mask):
         if ids.size(1) == 1:
             positions = torch.tensor([[len(self.rows[0])]])
@@ -595,11 +595,11 @@ class OneTooFar(CachedStepper):
 
 def test_same_in_use():
     model, ids = shake(make()), text()[0].tolist()
-    right = same_in_use(CachedStepper(model), PlainStepper(model), ids)
+    right = same_in_use(GPTStepper(model), plain_stepper(model), ids)
     assert right.ok
     assert right.first is None
     assert len(right.gaps) == T - 3
-    wrong = same_in_use(OneTooFar(model), PlainStepper(model), ids)
+    wrong = same_in_use(OneTooFar(model), plain_stepper(model), ids)
     assert not wrong.ok
     assert wrong.first == 1
     assert "part at new token 1" in str(wrong)
@@ -607,6 +607,6 @@ def test_same_in_use():
 
 @pytest.mark.parametrize("n_prompt", [0, T])
 def test_a_prompt_is_a_part_of_the_text(n_prompt):
-    stepper = PlainStepper(make())
+    stepper = plain_stepper(make())
     with pytest.raises(ValueError, match=f"n_prompt={n_prompt} of {T}"):
         same_in_use(stepper, stepper, text()[0].tolist(), n_prompt)

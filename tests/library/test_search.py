@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from compare import plain_stepper
 from test_generation import (
     EOS,
     FAMILIES,
@@ -16,7 +17,7 @@ from test_generation import (
 )
 
 from coursekit.generation import _assign_rows, beam_search, generate
-from coursekit.steppers import CachedStepper, PlainStepper
+from coursekit.steppers import GPTStepper
 
 
 def brute_force(probabilities, vocab_size, length, eos, penalty):
@@ -243,7 +244,7 @@ def test_beams_through_the_cache_equal_beams_without():
     model = make_gpt(positions="rope", n_kv_heads=2)
     plain, cached = (
         beam_search(kind(model), PROMPTS, 4, 31, {2}, 1.0)
-        for kind in (PlainStepper, CachedStepper)
+        for kind in (plain_stepper, GPTStepper)
     )
     for ours, theirs in zip(cached, plain, strict=True):
         assert [h.tokens for h in ours] == [h.tokens for h in theirs]

@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 import torch
+from compare import plain_stepper
 
 from coursekit import speculative
 from coursekit.config import GPTConfig
@@ -20,7 +21,6 @@ from coursekit.speculative import (
     speculate,
     verify,
 )
-from coursekit.steppers import PlainStepper
 
 V, GAMMA = 3, 2
 float64 = torch.float64
@@ -177,8 +177,8 @@ def test_a_greedy_text_stays_the_same():
     prompt = [2, 5, 1]
     readers = CachedReader(target, 0.0), CachedReader(draft, 0.0)
     found = speculate(*readers, prompt, 23, 4, draw_with())
-    assert [[*found.tokens]] == generate(PlainStepper(target), [prompt], 23)
-    assert [[*found.tokens]] != generate(PlainStepper(draft), [prompt], 23)
+    assert [[*found.tokens]] == generate(plain_stepper(target), [prompt], 23)
+    assert [[*found.tokens]] != generate(plain_stepper(draft), [prompt], 23)
     assert sum(found.generated) == 23
     assert 0 < found.acceptance_rate < 1
 
@@ -246,7 +246,7 @@ def test_a_stop_token_ends_the_text(n_draft):
             found = speculate(
                 *readers, prompt, 9, n_draft, draw_with(), {stop}
             )
-            plain = PlainStepper(target)
+            plain = plain_stepper(target)
             right = generate(plain, prompt[None], 9, stop_ids={stop})
             assert [[*found.tokens]] == right
             ended += len(found.tokens) < 9

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from compare import plain_seq2seq_stepper, plain_stepper
 from test_generation import PROMPTS, make_gpt
 
 from coursekit.config import TransformerConfig
@@ -10,15 +11,13 @@ from coursekit.generation import beam_search, generate, stream
 from coursekit.positions import SCHEMES
 from coursekit.seq2seq import Transformer
 from coursekit.steppers import (
-    CachedSeq2SeqStepper,
-    CachedStepper,
-    PlainSeq2SeqStepper,
-    PlainStepper,
+    GPTStepper,
+    Seq2SeqStepper,
     pad_rows,
 )
 
 
-@pytest.mark.parametrize("kind", [PlainStepper, CachedStepper])
+@pytest.mark.parametrize("kind", [plain_stepper, GPTStepper])
 @pytest.mark.parametrize("positions", SCHEMES)
 def test_a_batch_of_unequal_prompts_writes_what_each_writes_alone(
     kind, positions
@@ -34,15 +33,15 @@ def test_a_batch_of_unequal_prompts_writes_what_each_writes_alone(
 def test_batch_check_catches_positions_that_count_padding(monkeypatch):
     """arange(T) for rows padded on the left."""
     model = make_gpt()
-    alone = PlainStepper(model).prefill(PROMPTS[:1])
-    right = PlainStepper(model).prefill(PROMPTS)[:1]
+    alone = plain_stepper(model).prefill(PROMPTS[:1])
+    right = plain_stepper(model).prefill(PROMPTS)[:1]
     hidden = model.hidden
     monkeypatch.setattr(
         model,
         "hidden",
         lambda ids, positions, mask, _: hidden(ids, None, mask),
     )
-    wrong = PlainStepper(model).prefill(PROMPTS)[:1]
+    wrong = plain_stepper(model).prefill(PROMPTS)[:1]
     assert torch.allclose(right, alone, atol=1e-5)
     assert (wrong - alone).abs().max() > 0.1
 
@@ -54,7 +53,7 @@ def test_translations_do_not_depend_on_the_batch():
             vocab_size=11, d_model=24, max_len=23, init_std=0.3, dropout=0.3
         )
     )
-    for kind in (PlainSeq2SeqStepper, CachedSeq2SeqStepper):
+    for kind in (plain_seq2seq_stepper, Seq2SeqStepper):
         together = generate(kind(model, [1]), PROMPTS, 9)
         alone = [generate(kind(model, [1]), [p], 9)[0] for p in PROMPTS]
         assert together == alone
@@ -65,7 +64,7 @@ def test_translations_do_not_depend_on_the_batch():
             assert texts == [h.tokens for h in single]
 
 
-@pytest.mark.parametrize("kind", [PlainStepper, CachedStepper])
+@pytest.mark.parametrize("kind", [plain_stepper, GPTStepper])
 def test_a_full_window_keeps_the_last_tokens(kind):
     model = make_gpt(max_len=7)
     prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
@@ -95,12 +94,12 @@ def test_a_crop_from_the_wrong_end_is_seen():
     a, b = [3, 1, 4, 1, 5, 9, 2, 6], [3, 1, 4, 1, 5, 9, 2, 7]
     assert torch.equal(next_logits(a, first), next_logits(b, first))
     assert not torch.allclose(next_logits(a, last), next_logits(b, last))
-    ours = [PlainStepper(model).prefill([prompt]) for prompt in (a, b)]
+    ours = [plain_stepper(model).prefill([prompt]) for prompt in (a, b)]
     assert torch.allclose(ours[0], next_logits(a, last), atol=1e-6)
     assert torch.allclose(ours[1], next_logits(b, last), atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [PlainStepper, CachedStepper])
+@pytest.mark.parametrize("kind", [plain_stepper, GPTStepper])
 def test_dropout_is_off_while_writing_and_on_again_after(kind):
     model = make_gpt(dropout=0.5)
     expected = generate(kind(model), PROMPTS, 9)
@@ -118,7 +117,7 @@ def test_dropout_is_off_while_writing_and_on_again_after(kind):
 def test_dropout_is_on_again_after_an_error():
     model = make_gpt().train()
     with pytest.raises(ValueError, match=r"got 3\.\.77"):
-        PlainStepper(model).prefill([[3, 77]])
+        plain_stepper(model).prefill([[3, 77]])
     assert all(module.training for module in model.modules())
     assert torch.is_grad_enabled()
     with evaluating(model.modules()):
@@ -134,32 +133,32 @@ def test_bad_settings_of_steppers_are_refused():
         ({"window": 5, "keep": -1}, r"0..4: got -1"),
     ):
         with pytest.raises(ValueError, match=message):
-            CachedStepper(gpt, **settings)
+            GPTStepper(gpt, **settings)
     config = TransformerConfig(vocab_size=11, d_model=8, max_len=5)
     model = Transformer(config)
     for start in ([], [1] * 6):
         with pytest.raises(ValueError, match=f"max_len=5 .*got {len(start)}"):
-            PlainSeq2SeqStepper(model, start)
-    for kind in (PlainStepper, CachedStepper):
+            plain_seq2seq_stepper(model, start)
+    for kind in (plain_stepper, GPTStepper):
         stepper = kind(gpt)
         with pytest.raises(ValueError, match="got 2 for 0 rows"):
             stepper.step(torch.tensor([1, 2]))
         stepper.prefill(PROMPTS)
         with pytest.raises(ValueError, match="got 2 for 3 rows"):
             stepper.step(torch.tensor([1, 2]))
-    for kind in (PlainSeq2SeqStepper, CachedSeq2SeqStepper):
+    for kind in (plain_seq2seq_stepper, Seq2SeqStepper):
         translator = kind(model, [1])
         with pytest.raises(ValueError, match="got 2 for 0 rows"):
             translator.step(torch.tensor([1, 2]))
         translator.prefill([[3, 5], [7]])
         with pytest.raises(ValueError, match="got 3 for 2 rows"):
             translator.step(torch.tensor([1, 2, 3]))
-    translator = PlainSeq2SeqStepper(model, [1, 2])
+    translator = plain_seq2seq_stepper(model, [1, 2])
     assert translator.limit == 4
     with pytest.raises(ValueError, match=r"0\.\.4: got 5"):
         generate(translator, [[3]], 5)
     with pytest.raises(ValueError, match=r"got -1\. Ask for 0 or"):
-        stream(PlainStepper(gpt), [[3]], -1)
+        stream(plain_stepper(gpt), [[3]], -1)
     with pytest.raises(ValueError, match="max_len=5 tokens: got 6"):
         translator.prefill([[3] * 6])
 

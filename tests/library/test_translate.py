@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 import torch
+from compare import plain_seq2seq_stepper
 
 from coursekit import translate as module
 from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
@@ -13,7 +14,7 @@ from coursekit.decoder import GPT
 from coursekit.generation import beam_search
 from coursekit.saved_models import save_model
 from coursekit.seq2seq import Transformer
-from coursekit.steppers import CachedSeq2SeqStepper, PlainSeq2SeqStepper
+from coursekit.steppers import Seq2SeqStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.training import train
 from coursekit.translate import SPECIALS, Translator, special_ids
@@ -116,7 +117,7 @@ def test_greedy_by_hand(wild):
 def test_beams_are_those_of_the_plain_search(wild):
     for penalty in (0.0, 1.0):
         sources = [wild.encode(text) for text in TEXTS]
-        stepper = PlainSeq2SeqStepper(wild.model, [wild.bos_id])
+        stepper = plain_seq2seq_stepper(wild.model, [wild.bos_id])
         rules = (3, MAX, [wild.eos_id], penalty, False)
         found = beam_search(stepper, sources, *rules)
         expected = [wild.decode(best[0].tokens) for best in found]
@@ -145,9 +146,9 @@ def test_a_batch_equals_one_by_one(wild, monkeypatch, n_beams):
 def test_padding_that_is_seen_changes_the_batch(wild, monkeypatch):
     """The control: without its mask a padded batch says something else."""
     alone = [wild([text])[0] for text in TEXTS]
-    begin = CachedSeq2SeqStepper.begin
+    begin = Seq2SeqStepper.begin
     monkeypatch.setattr(
-        CachedSeq2SeqStepper,
+        Seq2SeqStepper,
         "begin",
         lambda self, memory, _: begin(self, memory),
     )

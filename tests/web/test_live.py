@@ -32,7 +32,7 @@ from coursekit.sampling import keep_top_p, sampler
 from coursekit.saved_models import build_model, find_model, save_model, shipped
 from coursekit.scaling import count_parameters, forward_flops
 from coursekit.seq2seq import Transformer, encoder_config
-from coursekit.steppers import CachedSeq2SeqStepper, CachedStepper
+from coursekit.steppers import GPTStepper, Seq2SeqStepper
 from coursekit.tokenizer import BPETokenizer, CharTokenizer
 from coursekit.translate import SPECIALS, special_ids
 from coursekit.weights import round_weights
@@ -360,9 +360,9 @@ def shaken(model):
 def steppers(model, start):
     """Python's stepper and its limit."""
     if start:
-        stepper = CachedSeq2SeqStepper(model, start)
+        stepper = Seq2SeqStepper(model, start)
         return stepper, stepper.limit
-    return CachedStepper(model), 2 * model.config.max_len
+    return GPTStepper(model), 2 * model.config.max_len
 
 
 def same_texts(page, path, model, prompt, start=(), stops=(11,), n=None):
