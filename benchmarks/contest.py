@@ -125,7 +125,7 @@ class Workload:
     run: Callable[[Settings], dict[str, Any]]
     targets: tuple[Target, ...] = ()
     quick: bool = True
-    """Whether the quick mode has it."""
+    """True if the quick mode has it."""
 
 
 # -- finding the contestants -------------------------------------------------
@@ -243,7 +243,7 @@ class Entry:
     check: Callable[[], list[str]]
     """After the race: how its work is less than asked, if it is."""
     facts: Callable[[], dict[str, Any]] = dict
-    """What the result says about it."""
+    """Sentence of the result about it."""
     note: str = ""
 
 

@@ -1,4 +1,4 @@
-"""What is to the right: gaps in a sentence, filled by two encoders.
+"""Gaps in a sentence, filled by two encoders: one sees what is to the right.
 
 A language of one sentence: the animal did not cross the street because the
 animal was too tired, or because the street was too wide, with four words for

@@ -1,4 +1,4 @@
-"""What a second block buys: "after A B … A comes B", one block against two.
+"""Worth of a second block: "after A B … A comes B", one block against two.
 
 A random order of the tokens is shown once; then tokens of it are asked, and
 the model has to answer with the one that came next.  Two blocks of attention

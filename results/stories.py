@@ -128,7 +128,7 @@ def learn(
 
 # -- what is shipped ---------------------------------------------------------
 def merit(gates: dict[str, Any]) -> tuple[bool, float]:
-    """Whether all gates hold, and how clearly a head shows the cause."""
+    """True if all gates hold, and how clearly a head shows the cause."""
     right, wrong = gates["cause"]["pointing"]["right and wrong"]
     return all(needed(gates[name]) for name in MUST_HOLD), right - wrong
 

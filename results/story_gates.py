@@ -21,7 +21,7 @@ from results import story_grammar as grammar
 
 PAIRS, RANDOM_SETS, MOST_HEADS = 200, 10, 3
 LEAST, NEAR_CHANCE, LEAST_WITHOUT_OTHERS = 0.95, 0.65, 0.9
-"""What a score must be intact, without its heads, and without others."""
+"""Bounds of a score: intact, without its heads, and without others."""
 Head = tuple[int, int]
 """Block and head, from 0."""
 

@@ -55,7 +55,7 @@ class Count:
     """Of the second level, before the exercises."""
 
     terms: frozenset[str]
-    """What it links into the glossary."""
+    """Terms of the glossary that it links."""
 
     longest: int
     """Words of the longest paragraph."""

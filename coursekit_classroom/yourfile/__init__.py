@@ -159,16 +159,16 @@ def calls(name: str, at: int) -> list[str]:
     if isinstance(part, ast.FunctionDef):
         return [f"{name}({ast.unparse(part.args)})"]
     assert isinstance(part, ast.ClassDef)
-    found = []
+    signatures = []
     for method in part.body:
         if isinstance(method, ast.FunctionDef):
             del method.args.args[0]
             given = f"({ast.unparse(method.args)})"
             if method.name == "__init__":
-                found.append(name + given)
+                signatures.append(name + given)
             elif method.name in METHODS:
-                found.append(f".{method.name}{given}")
-    return found
+                signatures.append(f".{method.name}{given}")
+    return signatures
 
 
 def entry(name: str, part: str, at: int) -> str:
@@ -230,7 +230,7 @@ def stub(source: str) -> str:
 
 
 def _is_given(part: ast.stmt) -> bool:
-    """Tell whether a line of a part is given, not the learner's to write."""
+    """True if a line of a part is given, not the learner's to write."""
     is_docstring = isinstance(part, ast.Expr) and isinstance(
         part.value, ast.Constant
     )

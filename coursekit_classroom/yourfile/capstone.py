@@ -186,20 +186,20 @@ def capstone(
     steps = steps or LADDER_STEPS
     options |= {"steps": steps, "text": str(text or "")}
     options |= {"prediction": vars(prediction)}
-    code, _, found = run_child("capstone", options, 3 * steps)
-    if found is not None:
+    code, _, run = run_child("capstone", options, 3 * steps)
+    if run is not None:
         report = sibling(path, "report.md")
-        report.write_text(evidence(path, prediction, found), "utf-8")
+        report.write_text(evidence(path, prediction, run), "utf-8")
         print(f"evidence: {report}")
     return code == 0
 
 
-def evidence(file: Path, prediction: Prediction, found: dict[str, Any]) -> str:
+def evidence(file: Path, prediction: Prediction, run: dict[str, Any]) -> str:
     """The report of one page: numbers, samples, prediction and result."""
     now = hashlib.sha256(file.read_bytes()).hexdigest()
     same = "as it was then" if now == prediction.file else "changed since then"
-    difference = found["changed"] - found["loss"]
-    chance = found["reseeded"] - found["loss"]
+    difference = run["changed"] - run["loss"]
+    chance = run["reseeded"] - run["loss"]
     verdict = "larger than that, and no chance alone"
     if abs(difference) <= max(abs(chance), spread()):
         verdict = "no larger, so it may be chance"
@@ -208,23 +208,23 @@ def evidence(file: Path, prediction: Prediction, found: dict[str, Any]) -> str:
     error = abs(difference - prediction.expected)
     samples = "\n\n".join(
         f"{title}:\n\n```text\n{sample}\n```"
-        for title, sample in found["samples"].items()
+        for title, sample in run["samples"].items()
     )
     change = "\n".join(
         [f"-{line}" for line in prediction.old.splitlines()]
         + [f"+{line}" for line in prediction.new.splitlines()]
     )
-    return f"""# {file.name} on {found["text"]}
+    return f"""# {file.name} on {run["text"]}
 
-{found["characters"]:,} characters, the last tenth held out;
-{found["parameters"]:,} parameters, {found["steps"]:,} steps.
+{run["characters"]:,} characters, the last tenth held out;
+{run["parameters"]:,} parameters, {run["steps"]:,} steps.
 
 | stage | measured | to be compared with |
 |---|--:|---|
-| held-out loss, nats per character | {found["loss"]:.3f} | {found["bar"]} |
-| the same, bits per character | {found["loss"] / math.log(2):.3f} | |
-| cached = uncached | {found["tokens"]} tokens | each of them |
-| tokens per second | {found["fast"]:.0f} | without cache {found["slow"]:.0f} |
+| held-out loss, nats per character | {run["loss"]:.3f} | {run["bar"]} |
+| the same, bits per character | {run["loss"] / math.log(2):.3f} | |
+| cached = uncached | {run["tokens"]} tokens | each of them |
+| tokens per second | {run["fast"]:.0f} | without cache {run["slow"]:.0f} |
 
 ## One change
 
@@ -234,8 +234,8 @@ def evidence(file: Path, prediction: Prediction, found: dict[str, Any]) -> str:
 
 | | nats per character |
 |---|--:|
-| held-out loss without it | {found["loss"]:.3f} |
-| held-out loss with it | {found["changed"]:.3f} |
+| held-out loss without it | {run["loss"]:.3f} |
+| held-out loss with it | {run["changed"]:.3f} |
 | difference | {difference:+.3f} |
 | **predicted** | **{prediction.expected:+.3f}** |
 | off by | {error:.3f} |

@@ -55,13 +55,13 @@ def imports(path: Path) -> None:
 def run(file: File, text: str, steps: int, seed: int = 0) -> Run:
     """Call the learner's `run`, and check what it returns."""
     torch.manual_seed(seed)
-    found = file["run"](text, steps)
-    wanted, names = (nn.Module, object, Tensor | Real), kind(found)
-    if isinstance(found, tuple):
-        names = ", ".join(type(value).__name__ for value in found)
-        fits = len(found) == 3 and all(map(isinstance, found, wanted))
-        if fits and hasattr(found[1], "encode"):
-            model, tokenizer, loss = found
+    returned = file["run"](text, steps)
+    wanted, names = (nn.Module, object, Tensor | Real), kind(returned)
+    if isinstance(returned, tuple):
+        names = ", ".join(type(value).__name__ for value in returned)
+        fits = len(returned) == 3 and all(map(isinstance, returned, wanted))
+        if fits and hasattr(returned[1], "encode"):
+            model, tokenizer, loss = returned
             return model.eval(), tokenizer, float(loss)
     raise ContractError(
         "run(text, steps) returns the trained model, its tokenizer and the "
@@ -153,12 +153,12 @@ def drawn(
     # Not with the spaces before a title, which may go on for ever.
     opening = (text.lstrip() or text)[:20]
     start = torch.tensor([tokenizer.encode(opening)])
-    found, surprise = {}, []
+    samples, surprise = {}, []
     for temperature in (0.5, 1.5):
         torch.manual_seed(0)
         ids = file["generate"](model, start, SAMPLE, temperature, 1.0)
         sample = tokenizer.decode(ids[0].tolist())
-        found[f"Temperature {temperature}"] = sample[: len(opening) + SAMPLE]
+        samples[f"Temperature {temperature}"] = sample[: len(opening) + SAMPLE]
         surprise.append(per_token(model, tokenizer, sample)[0])
     if not surprise[0] < surprise[1]:
         raise ContractError(
@@ -166,7 +166,7 @@ def drawn(
             f"than at 1.5: got {surprise[0]:.2f} and {surprise[1]:.2f} nats "
             "per token. Divide the logits by the temperature."
         )
-    return found
+    return samples
 
 
 @torch.no_grad()
@@ -275,11 +275,11 @@ def main(
     file: str, text: str, steps: int, prediction: dict[str, Any]
 ) -> tuple[bool, dict[str, Any]]:
     """Run the stages; whether all are passed, and what the report needs."""
-    found = stages(
+    numbers = stages(
         Path(file).absolute(),
         load_text(text or "shakespeare"),
         steps,
         prediction,
         text,
     )
-    return found["passed"] and math.isfinite(found["loss"]), found
+    return numbers["passed"] and math.isfinite(numbers["loss"]), numbers

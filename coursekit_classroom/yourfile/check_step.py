@@ -215,10 +215,10 @@ def samples(
 ) -> dict[str, str]:
     """Generate from the model, with a text to compare it with."""
 
-    def drawn(*how: float) -> str:
+    def drawn(*settings: float) -> str:
         prompt = torch.tensor([tokenizer.encode(PROMPT)])
         torch.manual_seed(0)
-        ids = file["generate"](model, prompt, 200, *how)[0].tolist()
+        ids = file["generate"](model, prompt, 200, *settings)[0].tolist()
         return str(tokenizer.decode(ids))[: len(PROMPT) + 200]
 
     if file.chapter >= 12:  # the same seed at two temperatures

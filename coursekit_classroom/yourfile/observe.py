@@ -21,7 +21,7 @@ FIT_STEPS = 200
 
 # -- weights -----------------------------------------------------------------
 def is_module(value: object) -> bool:
-    """Tell whether a value is a module."""
+    """True if a value is a module."""
     return isinstance(value, nn.Module)
 
 
@@ -172,7 +172,7 @@ def watch_training(
         return factor * logits
 
     def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        found = [
+        slopes = [
             torch.zeros_like(p) if p.grad is None else p.grad
             for p in model.parameters()
         ]
@@ -181,7 +181,7 @@ def watch_training(
                 "ids": read[0].clone() if read else None,
                 "rates": [group["lr"] for group in optimizer.param_groups],
                 "weights": weights(model),
-                "gradient": torch.cat([slope.flatten() for slope in found]),
+                "gradient": torch.cat([slope.flatten() for slope in slopes]),
             }
         )
 

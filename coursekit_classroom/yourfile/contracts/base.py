@@ -103,8 +103,8 @@ class File:
 
     def n_parameters(self, module: nn.Module) -> int:
         """Count the parameters of a module."""
-        found = self.observe.weights(module).values()
-        return sum(weight.numel() for weight in found)
+        weights = self.observe.weights(module).values()
+        return sum(weight.numel() for weight in weights)
 
     def tokenizer(self, text: str) -> Any:
         """The tokenizer of a training: chapter 1 shows what its own does."""

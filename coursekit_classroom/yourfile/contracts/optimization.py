@@ -66,7 +66,7 @@ def schedule(file: File) -> None:
 
 
 def close(actual: list[float], wanted: list[float]) -> bool:
-    """Tell whether two lists of rates agree."""
+    """True if two lists of rates agree."""
     pairs = zip(actual, wanted, strict=True)
     return all(math.isclose(*pair, rel_tol=1e-6) for pair in pairs)
 
@@ -77,13 +77,15 @@ def optimizer(file: File) -> None:
     may_stay = file.observe.tables(model)
     before = file.observe.weights(model)
     zeros = {name: torch.zeros_like(w) for name, w in before.items()}
-    odd, held = file.observe.update(file["optimizer"], model, RATE, zeros)
-    if odd:
+    problem, in_groups = file.observe.update(
+        file["optimizer"], model, RATE, zeros
+    )
+    if problem:
         raise ContractError(
-            f"an optimizer is one of torch.optim: got {odd}. Return "
+            f"an optimizer is one of torch.optim: got {problem}. Return "
             "torch.optim.AdamW of your groups."
         )
-    if left := [name for name in before if name not in held]:
+    if left := [name for name in before if name not in in_groups]:
         raise ContractError(
             "each parameter is in a group: got none for "
             f"{', '.join(left[:3])}. What is no matrix goes into a group of "
@@ -141,8 +143,8 @@ def follows(file: File) -> None:
     batches = [check_step(file, model, step) for step in seen]
     wanted = [float(file["schedule"](i, steps)) for i in range(steps)]
     actual = [rate for rate, *_ in (step["rates"] for step in seen)]
-    alike = all(len(set(step["rates"])) == 1 for step in seen)
-    if len(actual) != steps or not alike or not close(actual, wanted):
+    are_alike = all(len(set(step["rates"])) == 1 for step in seen)
+    if len(actual) != steps or not are_alike or not close(actual, wanted):
         raise ContractError(
             f"in {steps} steps the rates of all groups are your schedule's, "
             f"{', '.join(f'{x:.1e}' for x in wanted)}: got "
@@ -158,7 +160,7 @@ def follows(file: File) -> None:
 
 
 def close_enough(actual: list[Any], wanted: list[float]) -> bool:
-    """Tell whether losses are those of the batches, up to rounding."""
+    """True if losses are those of the batches, up to rounding."""
     if len(actual) != len(wanted):
         return False
     pairs = zip(map(float, actual), wanted, strict=True)
@@ -213,7 +215,7 @@ def clipped(slope: Tensor) -> Tensor:
 
 
 def agree(actual: Tensor, wanted: Tensor) -> bool:
-    """Tell whether two gradients agree up to rounding."""
+    """True if two gradients agree up to rounding."""
     return bool((actual - wanted).norm() < 1e-3 * wanted.norm())
 
 
