@@ -18,7 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from coursekit.checks import is_number, not_finite
-from coursekit.training import Progress, TrainState
+from coursekit.training import (
+    SINGLE_PROCESS,
+    ProcessGroup,
+    Progress,
+    TrainState,
+)
 from coursekit.weights import (
     check_weights,
     finite_weights,
@@ -228,6 +233,9 @@ class Saver:
         model: in training.
         state: of the same training.
         every: updates between two checkpoints.
+        group: of which this process is one; each has a saver, and the first
+            writes the files that a single process would.
+        collect: called in each process before the first one writes.
     """
 
     def __init__(
@@ -236,15 +244,15 @@ class Saver:
         model: nn.Module,
         state: TrainState,
         every: int,
+        group: ProcessGroup = SINGLE_PROCESS,
+        collect: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder = Path(folder)
         self.model, self.state, self.every = model, state, every
-        for left_over in self.folder.glob("*.part"):
-            left_over.unlink(missing_ok=True)  # of a run that was killed
-
-    def is_due(self, progress: Progress) -> bool:
-        """True if a checkpoint is due."""
-        return progress.is_last or progress.step % self.every == 0
+        self.group, self.collect = group, collect
+        if group.rank == 0:
+            for left_over in self.folder.glob("*.part"):
+                left_over.unlink(missing_ok=True)  # of a run that was killed
 
     def __call__(self, progress: Progress) -> None:
         """Keep the best weights, and a checkpoint when it is due.
@@ -252,23 +260,29 @@ class Saver:
         Raises:
             SaveError, TrainingDiverged: as :func:`save_checkpoint`.
         """
-        if progress.is_best:
-            self.save_best()
-        if self.is_due(progress):
-            self.save()
+        is_due = progress.is_last or progress.step % self.every == 0
+        if progress.is_best or is_due:
+            self.save(progress.is_best, is_due)
 
-    def save(self) -> None:
-        """Write a checkpoint now."""
-        if self.state.best is None:  # no validation: the latest is the best
-            self.save_best()
-        path = self.folder / "checkpoint.safetensors"
-        save_checkpoint(path, self.model, self.state)
+    def save(self, best: bool = False, checkpoint: bool = True) -> None:
+        """Write the weights alone, for all who use the model, or all of it.
 
-    def save_best(self) -> None:
-        """Write the weights alone, for all who use the model.
+        Args:
+            best: write the weights, which are the best so far; the latest
+                are as long as there was no validation.
+            checkpoint: write a checkpoint.
 
         Raises:
-            SaveError, TrainingDiverged: as :func:`save_weights`.
+            SaveError, TrainingDiverged: as :func:`save_checkpoint`.
         """
-        about = {"step": self.state.step, "validation_loss": self.state.best}
-        save_weights(self.folder / "model.safetensors", self.model, about)
+        self.collect()
+        if self.group.rank:
+            return
+        loss = self.state.best
+        if best or loss is None:
+            about = {"step": self.state.step, "validation_loss": loss}
+            path = self.folder / "model.safetensors"
+            save_weights(path, self.model, about)
+        if checkpoint:
+            path = self.folder / "checkpoint.safetensors"
+            save_checkpoint(path, self.model, self.state)

@@ -15,7 +15,7 @@ import copy
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ from coursekit.checkpoint import Saver
 from coursekit.config import TrainConfig
 from coursekit.data import IGNORE, Batch
 from coursekit.optim import make_optimizer
-from coursekit.training import ProcessGroup, Progress, TrainState
+from coursekit.training import ProcessGroup, TrainState
 
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Environment variables that torchrun sets in each process."""
@@ -316,46 +316,6 @@ def _pairs(
 
 
 # -- checkpoints -------------------------------------------------------------
-
-
-class RankZeroSaver:
-    """A callback by which the first process saves for all.
-
-    The files are those that one process writes.
-
-    Args:
-        saver: knows when and where.
-        group: each of its processes has such a saver.
-        collect: called in each before the first writes.
-
-    Chapter: 18, scaling.
-    """
-
-    def __init__(
-        self,
-        saver: Saver,
-        group: ProcessGroup,
-        collect: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.saver, self.group, self.collect = saver, group, collect
-
-    def __call__(self, progress: Progress) -> None:
-        """Save what is due.
-
-        Raises:
-            SaveError, TrainingDiverged: as
-                :func:`coursekit.checkpoint.save_checkpoint`.
-        """
-        if progress.is_best or self.saver.is_due(progress):
-            self.collect()
-            if self.group.rank == 0:
-                self.saver(progress)
-
-    def save(self) -> None:
-        """Write a checkpoint now."""
-        self.collect()
-        if self.group.rank == 0:
-            self.saver.save()
 
 
 def check_same_step(step: int, group: ProcessGroup) -> None:

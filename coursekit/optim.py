@@ -6,7 +6,6 @@ Learning rates are pure functions of the number of the update, counted from
 
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import torch
@@ -52,7 +51,7 @@ def noam_schedule(step: int, d_model: int, warmup: int) -> float:
     Source: vaswani2017attention, equation 3.
     Test: test_optim.py::test_noam_gives_the_papers_numbers
     """
-    _check_step(step)
+    _check_schedule(step)
     check_integers(d_model=d_model, warmup=warmup)
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
@@ -81,9 +80,7 @@ def cosine_schedule(
     Chapter: 11, training.
     Source: loshchilov2017sgdr, equation 5, without restarts.
     """
-    _check_step(step)
-    _check_rates(peak=peak, min_lr=min_lr)
-    _check_updates(total=total, warmup=warmup)
+    _check_schedule(step, rates=(peak, min_lr), counts=(total, warmup))
     if step <= warmup:
         return peak * step / warmup
     progress = min(1.0, (step - warmup) / max(1, total - warmup))
@@ -106,37 +103,32 @@ def constant_schedule(step: int, peak: float, warmup: int = 0) -> float:
 
     Chapter: 11, training.
     """
-    _check_step(step)
-    _check_rates(peak=peak)
-    _check_updates(warmup=warmup)
+    _check_schedule(step, rates=(peak,), counts=(warmup,))
     return peak * min(1.0, step / max(1, warmup))
 
 
-def _check_rates(**rates: float) -> None:
-    for name, rate in rates.items():
+def _check_schedule(
+    step: int, rates: Iterable[float] = (), counts: Iterable[int] = ()
+) -> None:
+    require(
+        is_number(step) and 1 <= step < math.inf,
+        "updates are counted from 1",
+        f"step={step}",
+        "A rate of 0 at the first update would waste it; add 1.",
+    )
+    for rate in rates:
         require(
             is_number(rate) and 0 <= rate < math.inf,
-            f"{name} must be a finite number of at least 0",
+            "a learning rate must be a finite number of at least 0",
             repr(rate),
             "Any other would spoil the weights.",
         )
-
-
-def _check_updates(**counts: int) -> None:
-    for name, count in counts.items():
+    for count in counts:
         require(
             is_integer(count, 0),
-            f"{name} is a number of updates, an integer of at least 0",
+            "total and warmup are numbers of updates, integers of at least 0",
             repr(count),
             "Give a whole number.",
-        )
-
-
-def _check_step(step: int) -> None:
-    if not (is_number(step) and 1 <= step < math.inf):
-        raise ValueError(
-            f"updates are counted from 1: got step={step}. A rate of 0 at "
-            "the first update would waste it; add 1."
         )
 
 
@@ -378,7 +370,8 @@ def make_schedule(config: Any) -> Callable[[int], float]:
 
     Chapter: 11, training.
     """
-    return partial(SCHEDULES[config.schedule], config=config)
+    schedule = SCHEDULES[config.schedule]
+    return lambda step: schedule(step, config)
 
 
 def make_optimizer(model: nn.Module, config: Any) -> torch.optim.Optimizer:
@@ -405,24 +398,6 @@ def make_optimizer(model: nn.Module, config: Any) -> torch.optim.Optimizer:
     Test: test_optim.py::test_adamw_by_hand
     """
     return OPTIMIZERS[config.optimizer](model, config)
-
-
-def _noam(step: int, config: Any) -> float:
-    """Scaled so that its peak is ``config.learning_rate``."""
-    warmup = max(1, config.warmup_steps)
-    # The formula's d_model is 1; this takes its place.
-    scale = config.learning_rate * warmup**0.5
-    return scale * noam_schedule(step, 1, warmup)
-
-
-def _cosine(step: int, config: Any) -> float:
-    peak = config.learning_rate
-    warmup, min_lr = config.warmup_steps, config.min_lr_ratio * peak
-    return cosine_schedule(step, peak, config.steps, warmup, min_lr)
-
-
-def _constant(step: int, config: Any) -> float:
-    return constant_schedule(step, config.learning_rate, config.warmup_steps)
 
 
 def _adamw(model: nn.Module, config: Any) -> torch.optim.Optimizer:
@@ -454,9 +429,22 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "muon": _muon,
 }
 """Builders of the optimizers that ``TrainConfig.optimizer`` names."""
-SCHEDULES: dict[str, Callable[..., float]] = {
-    "cosine": _cosine,
-    "noam": _noam,
-    "constant": _constant,
+SCHEDULES: dict[str, Callable[[int, Any], float]] = {
+    "cosine": lambda step, c: cosine_schedule(
+        step,
+        c.learning_rate,
+        c.steps,
+        c.warmup_steps,
+        c.min_lr_ratio * c.learning_rate,
+    ),
+    # Scaled so that its peak, (d_model · warmup)^-0.5, is the learning rate.
+    "noam": lambda step, c: (
+        c.learning_rate
+        * max(1, c.warmup_steps) ** 0.5
+        * noam_schedule(step, 1, max(1, c.warmup_steps))
+    ),
+    "constant": lambda step, c: constant_schedule(
+        step, c.learning_rate, c.warmup_steps
+    ),
 }
 """Learning rates of a step and the settings, by ``TrainConfig.schedule``."""

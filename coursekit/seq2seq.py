@@ -193,7 +193,7 @@ class Transformer(DecoderStack):
 
     def forward(
         self,
-        src: Int[Tensor, "B S"],
+        src: Tensor,
         tgt: Int[Tensor, "B T"],
         src_mask: Tensor | None = None,
         tgt_mask: Tensor | None = None,
@@ -201,7 +201,7 @@ class Transformer(DecoderStack):
         """Predict each next target token from the source and the prefix.
 
         Args:
-            src: (B, S) source ids.
+            src: (B, S) source ids, or what another encoder reads.
             tgt: (B, T) target ids, shifted right (they begin with BOS).
             src_mask: (B, 1, 1, S), True = real token.
             tgt_mask: more to hide in the target, True = may attend; the
@@ -218,7 +218,7 @@ class Transformer(DecoderStack):
         return self.decode(tgt, memory, src_mask, tgt_mask)
 
     def encode(
-        self, src: Int[Tensor, "B S"], src_mask: Tensor | None = None
+        self, src: Tensor, src_mask: Tensor | None = None
     ) -> Float[Tensor, "B S D"]:
         """Read the source: (B, S) ids to (B, S, D) memory."""
         return self.encoder(src, src_mask)

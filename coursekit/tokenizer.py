@@ -567,21 +567,6 @@ class BPETokenizer(Tokenizer):
         return bpe.tiktoken_encoding(self.split, self.ranks)
 
     @classmethod
-    def from_ranks(
-        cls, path: str | Path, special_tokens: SpecialTokens = ()
-    ) -> "BPETokenizer":
-        """Read published ranks: a line is a token in base64 and its id.
-
-        Args:
-            path: a .tiktoken file, or one compressed to .xz.
-            special_tokens: names of control tokens, see `Tokenizer`.
-
-        Raises:
-            ValueError: a line is damaged, or ids are not 0, 1, 2, …
-        """
-        return cls(bpe.read_ranks(path), special_tokens)
-
-    @classmethod
     def gpt2(cls) -> "BPETokenizer":
         """Return GPT-2's own tokenizer: 50,257 ids, the last one special.
 
@@ -589,4 +574,4 @@ class BPETokenizer(Tokenizer):
         """
         name = "assets/r50k_base.tiktoken.xz"
         with resources.as_file(resources.files("coursekit") / name) as path:
-            return cls.from_ranks(path, ["<|endoftext|>"])
+            return cls(bpe.read_ranks(path), ["<|endoftext|>"])

@@ -172,7 +172,14 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
     clock = Clock(seconds)
     with (
         forked_rng(device),
-        ProgressBar(state.step, config.steps, progress) as bar,
+        Bar(
+            total=config.steps,
+            initial=state.step,
+            # None: tqdm itself looks whether stderr is a terminal.
+            disable=None if progress is None else not progress,
+            unit="step",
+            dynamic_ncols=True,
+        ) as bar,
     ):
         while state.step < config.steps:
             clock.start()
@@ -187,7 +194,7 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
             report = replace(report, tokens_per_second=speed, is_last=is_last)
             if held_out and (is_last or state.step % config.eval_every == 0):
                 report = _evaluated(report, look(), state)
-            bar.update(report.loss, report.validation_loss, speed)
+            bar.show(report.loss, report.validation_loss, speed)
             wants = [callback(report) for callback in callbacks]
             if is_last or any(wants):
                 break
@@ -436,9 +443,6 @@ def _evaluated(report: Progress, nats: float, state: TrainState) -> Progress:
     return replace(report, validation_loss=nats, is_best=is_best)
 
 
-# -- what is shown while it runs ----------------------------------------------
-
-
 class Clock:
     """Tokens a second while training, and nothing else, goes on.
 
@@ -463,50 +467,3 @@ class Clock:
     def is_over(self) -> bool:
         """True if the time limit is reached."""
         return time.perf_counter() >= self.end
-
-
-class ProgressBar:
-    """A progress bar with the loss, the validation loss and the speed.
-
-    Args:
-        step: done so far.
-        steps: in all.
-        shown: by default where stderr is a terminal.
-    """
-
-    def __init__(self, step: int, steps: int, shown: bool | None) -> None:
-        self.bar = Bar(
-            total=steps,
-            initial=step,
-            # None: tqdm itself looks whether stderr is a terminal.
-            disable=None if shown is None else not shown,
-            unit="step",
-            dynamic_ncols=True,
-        )
-        self.validation = ""
-
-    def __enter__(self) -> "ProgressBar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
-
-    def update(
-        self, loss: float, validation_loss: float | None, speed: float
-    ) -> None:
-        """One step further.
-
-        Args:
-            loss: of the step, in nats a token.
-            validation_loss: if there was an evaluation.
-            speed: in tokens a second.
-        """
-        if self.bar.disable:
-            return
-        if validation_loss is not None:
-            self.validation = f"validation {validation_loss:.3f}, "
-        self.bar.set_postfix_str(
-            f"loss {loss:.3f}, {self.validation}{speed:,.0f} tokens/s",
-            refresh=False,
-        )
-        self.bar.update()

@@ -17,7 +17,7 @@ from coursekit.attention import Attend, fast_attend
 from coursekit.checks import is_integer, require
 from coursekit.config import VisionConfig
 from coursekit.encoder import Encoder
-from coursekit.positions import Positions, sinusoidal
+from coursekit.positions import SinusoidalPositions, sinusoidal
 
 CLOTHES = (
     *("T-shirt", "trousers", "pullover", "dress", "coat"),
@@ -166,7 +166,7 @@ def sinusoidal_2d(
     return torch.cat([down, across], dim=1)
 
 
-class GridPositions(Positions):
+class GridPositions(SinusoidalPositions):
     """Adds :func:`sinusoidal_2d` to patches, and nothing to the class token.
 
     Args:
@@ -177,17 +177,9 @@ class GridPositions(Positions):
     """
 
     def __init__(self, grid: int, d_model: int) -> None:
-        super().__init__()
+        super().__init__(1 + grid**2, d_model)
         code = sinusoidal_2d(grid, grid, d_model)
-        code = torch.cat([torch.zeros_like(code[:1]), code])
-        self.register_buffer("code", code, persistent=False)
-        self.code: Tensor
-
-    def forward(
-        self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "..."]
-    ) -> Float[Tensor, "B T D"]:
-        """Add the encoding of each position; 0 is the class token's."""
-        return x + self.code[positions].to(x.dtype)
+        self.code = torch.cat([torch.zeros_like(code[:1]), code])
 
 
 # -- the model ---------------------------------------------------------------

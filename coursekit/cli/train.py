@@ -104,7 +104,9 @@ def train_in_process(
         if args.parallel != "fsdp":  # which has a device for each part
             run.model.to(device)
         state = new_state(run.model, run.config)
-        saver = Saver(folder, run.model, state, run.config.checkpoint_every)
+        saver = Saver(
+            folder, run.model, state, run.config.checkpoint_every, group
+        )
         path = folder / "checkpoint.safetensors"
         if path.exists():
             load_checkpoint(path, run.model, state)
@@ -117,7 +119,7 @@ def train_in_process(
                 args, run, saver, reporter, group, device
             )
         elif not path.exists():  # --steps 0: a model that has learned nothing
-            distributed.RankZeroSaver(saver, group).save()
+            saver.save()
         reporter.end(folder, state.step, state.best, run.tokenizer)
         return 130 if is_stopped else reporter.exit_code
 
@@ -133,12 +135,11 @@ def train_on(
     """Train to the end, or until Ctrl-C: the state, and whether it came."""
     config = run.config
     model, state = saver.model, saver.state
-    saves = distributed.RankZeroSaver(saver, group)
     if args.parallel == "ddp":
         model = distributed.replicate(model)
     elif args.parallel == "fsdp":
         model, state = distributed.shard(model, state, config, device)
-        saves.collect = partial(distributed.gather_state, state, saver, group)
+        saver.collect = partial(distributed.gather_state, state, saver, group)
     batches = batches_of(run.learned, config)
     windows = windows_of(run.held_out, config.context)
     shard = partial(distributed.shard_batch, group=group)
@@ -148,7 +149,7 @@ def train_on(
             lambda step: [*map(shard, batches(step))],
             config,
             [*map(shard, windows)],
-            [saves, reporter, lambda _: group.sum(interrupted()) > 0],
+            [saver, reporter, lambda _: group.sum(interrupted()) > 0],
             state,
             progress=False if args.json or group.rank else None,
             seconds=60 * args.minutes if args.minutes else None,
@@ -156,5 +157,5 @@ def train_on(
         )
         stopped = group.sum(interrupted()) > 0 and state.step < config.steps
     if stopped:
-        saves.save()
+        saver.save()
     return state, stopped

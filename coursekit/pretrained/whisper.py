@@ -105,6 +105,8 @@ class SpeechEncoder(Encoder):
 class SpeechTransformer(Transformer):
     """The paper's encoder-decoder; only its source is a sound.
 
+    ``src`` is (B, M, C) columns, as :func:`log_mel` makes them.
+
     Args:
         config: every choice.
         attend: the attention function.
@@ -122,34 +124,6 @@ class SpeechTransformer(Transformer):
         self, config: SpeechConfig, attend: Attend = fast_attend
     ) -> None:
         super().__init__(config, attend, SpeechEncoder(config, attend))
-
-    def forward(
-        self,
-        src: Float[Tensor, "B M C"],
-        tgt: Int[Tensor, "B T"],
-        src_mask: Tensor | None = None,
-        tgt_mask: Tensor | None = None,
-    ) -> Float[Tensor, "B T V"]:
-        """Predict each next token from the sound and the prefix.
-
-        Args:
-            src: (B, M, C) columns.
-            tgt, src_mask, tgt_mask: as in :meth:`Transformer.forward`.
-
-        Returns:
-            (B, T, V) logits.
-
-        Raises:
-            ValueError: if something is out of range or too long.
-        """
-        memory = self.encode(src, src_mask)
-        return self.decode(tgt, memory, src_mask, tgt_mask)
-
-    def encode(
-        self, src: Float[Tensor, "B M C"], src_mask: Tensor | None = None
-    ) -> Float[Tensor, "B S D"]:
-        """Listen: (B, M, C) columns to (B, S, D) memory."""
-        return self.encoder(src, src_mask)
 
 
 # -- where it listens --------------------------------------------------------

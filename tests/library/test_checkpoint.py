@@ -906,7 +906,7 @@ def test_spoiled_weights_are_neither_saved_nor_loaded(tmp_path, name, bad):
         lambda: save_weights(folder / "model.safetensors", model, int8=True),
         lambda: save_checkpoint(folder / "new", model, state),
         saver.save,
-        saver.save_best,
+        lambda: saver.save(best=True, checkpoint=False),
     ):
         with pytest.raises(TrainingDiverged, match=pattern):
             save()

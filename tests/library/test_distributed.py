@@ -25,7 +25,6 @@ from coursekit.config import GPTConfig, TrainConfig, TransformerConfig
 from coursekit.data import Batch, pad_pairs, random_windows
 from coursekit.decoder import GPT
 from coursekit.distributed import (
-    RankZeroSaver,
     check_same_step,
     connect,
     gather_state,
@@ -548,15 +547,11 @@ def note_checkpoints(group, folder):
     for engine in ENGINES:
         home = folder / f"{engine} {group.rank}"
         home.mkdir()
-        saver = Saver(home, model := tiny(), new_state(model, CONFIG), 3)
-        trained, state = wrap(engine, model, saver.state)
-        rank_zero = RankZeroSaver(saver, group)
+        state = new_state(model := tiny(), CONFIG)
+        saver = Saver(home, model, state, 3, group)
+        trained, state = wrap(engine, model, state)
         if engine == "fsdp":
-            rank_zero = RankZeroSaver(
-                saver,
-                group,
-                lambda a=state, b=saver: gather_state(a, b, group),
-            )
+            saver.collect = lambda a=state, b=saver: gather_state(a, b, group)
         train(
             trained,
             lambda step: [
@@ -564,7 +559,7 @@ def note_checkpoints(group, folder):
             ],
             CONFIG,
             [shard_batch(batch, group) for batch in HELD_OUT],
-            [rank_zero, stop_at(3)],
+            [saver, stop_at(3)],
             state,
             group=group,
         )

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from coursekit import training
-from coursekit.training import Clock, ProgressBar
+from coursekit.progress import Bar
+from coursekit.training import Clock
 
 
 def test_only_what_is_between_start_and_stop_counts(monkeypatch):
@@ -26,10 +27,10 @@ def test_only_what_is_between_start_and_stop_counts(monkeypatch):
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_what_a_bar_shows(capsys, shown):
-    with ProgressBar(0, 3, shown) as bar:
-        bar.update(2.5, None, 1234.0)
-        bar.update(2.25, 2.75, 1234.0)
-        bar.update(2.0, None, 1234.0)
+    with Bar(total=3, disable=not shown) as bar:
+        bar.show(2.5, None, 1234.0)
+        bar.show(2.25, 2.75, 1234.0)
+        bar.show(2.0, None, 1234.0)
     said = capsys.readouterr().err
     if not shown:
         assert said == ""
