@@ -172,7 +172,7 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
     clock = Clock(seconds)
     with (
         forked_rng(device),
-        Bar(
+        TrainingBar(
             total=config.steps,
             initial=state.step,
             # None: tqdm itself looks whether stderr is a terminal.
@@ -467,3 +467,29 @@ class Clock:
     def is_over(self) -> bool:
         """True if the time limit is reached."""
         return time.perf_counter() >= self.end
+
+
+class TrainingBar(Bar):
+    """A progress bar with the loss, the validation loss and the speed."""
+
+    validation = ""
+
+    def show(
+        self, loss: float, validation_loss: float | None, speed: float
+    ) -> None:
+        """One step further.
+
+        Args:
+            loss: of the step, in nats per token.
+            validation_loss: if there was an evaluation.
+            speed: in tokens per second.
+        """
+        if self.disable:
+            return
+        if validation_loss is not None:
+            self.validation = f"validation {validation_loss:.3f}, "
+        self.set_postfix_str(
+            f"loss {loss:.3f}, {self.validation}{speed:,.0f} tokens/s",
+            refresh=False,
+        )
+        self.update()

@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from coursekit import training
-from coursekit.progress import Bar
-from coursekit.training import Clock
+from coursekit.training import Clock, TrainingBar
 
 
 def test_only_what_is_between_start_and_stop_counts(monkeypatch):
@@ -27,7 +26,7 @@ def test_only_what_is_between_start_and_stop_counts(monkeypatch):
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_what_a_bar_shows(capsys, shown):
-    with Bar(total=3, disable=not shown) as bar:
+    with TrainingBar(total=3, disable=not shown) as bar:
         bar.show(2.5, None, 1234.0)
         bar.show(2.25, 2.75, 1234.0)
         bar.show(2.0, None, 1234.0)
