@@ -52,6 +52,10 @@ EDITS: dict[str, list[tuple[str, str]]] = {
     # Some tokens are hidden in the input; the loss asks for these alone.
     "masked_language_model": [
         (
+            "        self.vocabulary = sorted(set(text))\n",
+            '        self.vocabulary = ["[MASK]", *sorted(set(text))]\n',
+        ),
+        (
             "of the text; every token's target is the next one.",
             "of the text, with some of their tokens hidden.",
         ),

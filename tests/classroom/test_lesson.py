@@ -317,6 +317,19 @@ def test_an_edit_runs(edit):
     model(torch.tensor([[2, 3, 5]]))
 
 
+@pytest.mark.parametrize("make", ["CharTokenizer", "BPETokenizer"])
+def test_no_token_of_a_text_is_the_one_that_hides(make):
+    file = lesson.load(12, EDITS["masked_language_model"])
+    text = "to be\nor not\n" * 20
+    tokenizer = getattr(file, make)(text, *[270][: make == "BPETokenizer"])
+    ids = torch.tensor(tokenizer.encode(text))
+    assert tokenizer.decode(ids.tolist()) == text
+    inputs, targets, hidden = file.get_batch(ids, 50, 7)
+    assert torch.equal(inputs == 0, hidden)
+    assert torch.equal(inputs[~hidden], targets[~hidden])
+    assert 0 < hidden.float().mean() < 0.3
+
+
 def test_an_edit_as_a_diff():
     lines = lesson.diff("GPT.forward", "no_mask")
     before = [line for mark, line in lines if mark != "+"]
