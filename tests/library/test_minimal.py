@@ -199,6 +199,11 @@ def test_the_encoder_decoder_is_the_librarys():
             "self.decode(ids, memory, padding_mask(sources), {})",
             "self.decode(ids, memory, ids.new_ones(1) > 0, {})",
         ),
+        (
+            "self.decode(ids, memory, padding_mask(sources), {})",
+            "self.decode(ids, memory, (ids[0, :, None] * sources[:1] * 0"
+            " + 1).tril() > 0, {})",
+        ),
         ("y = self.norm_cross(x)", "y = x"),
         ("return self.norm(x)  # (B, S, D)", "return x"),
         (
