@@ -147,12 +147,6 @@ def run(args: argparse.Namespace, metrics: dict[str, Any]) -> None:
         print(table.line(work.name, found), flush=True)
 
 
-def lay_out(metrics: dict[str, Any]) -> None:
-    """Write the tables into the metrics."""
-    metrics["table"] = table.markdown(metrics)
-    metrics["ratios"] = table.everybody(metrics)
-
-
 def revise(rows: dict[str, Any], peaks: dict[str, Any]) -> None:
     """Replace rows of the last result, and write its tables again.
 
@@ -169,7 +163,7 @@ def revise(rows: dict[str, Any], peaks: dict[str, Any]) -> None:
         if "failed" not in known[work.name]:
             known[work.name]["verdicts"] = verdicts(work, known[work.name])
     last["metrics"]["workloads"] = {w.name: known[w.name] for w in there}
-    lay_out(last["metrics"])
+    last["metrics"]["table"] = table.markdown(last["metrics"])
     text = json.dumps(last, indent=1, ensure_ascii=False) + "\n"
     path.write_text(text, "utf8")
 
@@ -209,7 +203,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     with record("bench", [0], arguments=recorded(words)) as metrics:
         run(args, metrics)
-        lay_out(metrics)
+        metrics["table"] = table.markdown(metrics)
     print("\n" + metrics["table"])
 
 

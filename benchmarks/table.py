@@ -32,16 +32,6 @@ def markdown(metrics: dict[str, Any]) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def everybody(metrics: dict[str, Any]) -> str:
-    """Ratios to each peer that a row summarizes."""
-    lines = ["| work | ratio to each |", "|---|---|"]
-    for name, work in metrics["workloads"].items():
-        if found := rivals(work):
-            each = [f"{who} {times(r['ratio'])}" for who, r in found.items()]
-            lines.append(f"| {name} | {', '.join(each)} |")
-    return "\n".join(lines) + "\n"
-
-
 def line(name: str, work: dict[str, Any]) -> str:
     """A workload's row of the table."""
     if "failed" in work:
