@@ -75,6 +75,38 @@ def test_summary_is_a_student_interval():
     assert ten == pytest.approx(2.1657, abs=1e-3)
 
 
+# -- what pages compare was run three times -----------------------------------
+ONE_RUN = {  # results with fewer seeds that pages quote, and why
+    "bench": "times, each in several rounds",
+    "cache": "times, and counts that depend on no weights",
+    "caught": "programs that are not trained",
+    "checks": "programs that are not trained",
+    "first_run": "what one reader's run reaches; compared with nothing",
+    "grading": "a transcript",
+    "half_hour": "one translator within a limit of time",
+    "inference": "the shipped models, measured on one text",
+    "live": "times",
+    "published": "models of others",
+    "running": "a model that pages load",
+    "stories": "a model that pages load",
+    "translation": "the shipped translators, measured on one text",
+}
+
+
+def test_what_pages_compare_has_three_seeds():
+    quoted = {
+        name
+        for page in sorted(Path(ROOT, "book").rglob("*.md"))
+        for name in re.findall(r'result\("(\w+)"\)', page.read_text("utf8"))
+    }
+    few = {
+        path.stem
+        for path in FILES
+        if len(set(json.loads(path.read_text("utf8"))["seeds"])) < 3
+    }
+    assert quoted & few == ONE_RUN.keys()
+
+
 # -- what the ladders and their counterparts must hold -----------------------
 def three_seeds(rows):
     """Every loss of some rows has at least three values."""
