@@ -53,8 +53,7 @@ def cross_entropy(
     Source: vaswani2017attention, section 5.4; szegedy2016rethinking.
     Test: test_loss.py::test_equal_to_torch
     """
-    _check_targets(logits, targets, ignore_index)
-    _check_choices(label_smoothing, reduction)
+    _check_loss(logits, targets, ignore_index, label_smoothing, reduction)
     counts = targets != ignore_index
     right = targets.masked_fill(~counts, 0)[..., None]
     if logits.dtype in (torch.bfloat16, torch.float16):
@@ -89,8 +88,7 @@ def fast_cross_entropy(
     Source: vaswani2017attention, section 5.4; szegedy2016rethinking.
     Test: test_loss.py::test_fast_equals_readable
     """
-    _check_targets(logits, targets, ignore_index)
-    _check_choices(label_smoothing, reduction)
+    _check_loss(logits, targets, ignore_index, label_smoothing, reduction)
     if logits.dtype in (torch.bfloat16, torch.float16):
         logits = logits.float()
     nats = F.cross_entropy(
@@ -283,11 +281,17 @@ def _check_shapes(name: str, rows: Tensor, targets: Tensor) -> None:
         )
 
 
-def _check_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> None:
-    """Refuse targets that do not belong to the logits.
+def _check_loss(
+    logits: Tensor,
+    targets: Tensor,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: str,
+) -> None:
+    """Refuse targets that don't belong to the logits, or an unknown loss.
 
     Raises:
-        ValueError: if shapes do not fit, or a target is no token.
+        ValueError: as :func:`cross_entropy` says.
     """
     _check_shapes("logits", logits, targets)
     if targets.dtype not in (torch.int64, torch.int32):
@@ -297,15 +301,6 @@ def _check_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> None:
         )
     counted = targets.masked_fill(targets == ignore_index, 0)
     check_ids(counted, logits.size(-1))
-
-
-def _check_choices(label_smoothing: float, reduction: str) -> None:
-    """Refuse a loss that is not on offer.
-
-    Raises:
-        ValueError: if a value is none of those that :func:`cross_entropy`
-            names.
-    """
     if not (is_number(label_smoothing) and 0 <= label_smoothing < 1):
         raise ValueError(
             f"label_smoothing must lie in [0, 1): got {label_smoothing}. "
