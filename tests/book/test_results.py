@@ -249,6 +249,10 @@ def test_the_readme_quotes_the_shipped_models():
     metrics = result("distill")
     assert size == f"{metrics['parameters'] / 1e6:.2f}"
     assert measured == f"{metrics['shipped']:.3f} nats per token"
+    size, measured = quoted.pop("ladder")
+    rung = result("ladder")["rungs"][-1]
+    assert size == f"{rung['parameters'] / 1e6:.2f}"
+    assert measured == f"{rung['loss']['values'][0]:.3f} nats per character"
     for name, (size, measured) in quoted.items():
         metrics = result(name)
         assert size == f"{metrics['parameters'] / 1e6:.2f}"
