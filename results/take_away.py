@@ -2,8 +2,7 @@
 
 The ladder shows what a part gains when it is added, which depends on the
 order.  Here each part is taken out of the finished model, as an edit of its
-file, and the rest is trained, over three seeds.  All have the same budget,
-half of the ladder's steps, and so has the whole model that they stand beside.
+file, and the rest is trained with the ladder's steps, over three seeds.
 Without the mask a model can read its own answers, so that one is measured a
 second time where no answer can be read: on the last token of each window.
 """
@@ -85,7 +84,7 @@ def measure(
     }
 
 
-parser = options(__doc__, seeds=[0, 1, 2], steps=1000)
+parser = options(__doc__, seeds=[0, 1, 2], steps=2000)
 
 
 def main() -> None:
