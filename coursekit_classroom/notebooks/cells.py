@@ -17,12 +17,16 @@ from typing import Any
 
 LARGEST = 64 << 20  # bytes: plots make notebooks large, nothing makes more
 ZIP = b"PK"  # what such a file begins with
+LONGEST = 1000  # characters of a sentence about a file
 CELLS = 5000  # of a notebook: ours have fewer than a hundred
 INSTALL = "In a checkout: pip install '.[notebook]'"
 
 
 class NotebookError(ValueError):
     """A file that is no notebook, in one sentence."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text[:LONGEST])  # it may quote the file
 
 
 OTHER_FILES = {
@@ -52,7 +56,8 @@ class Cell:
     def exercise(self) -> str:
         """The id of the exercise that this cell answers, or nothing."""
         found = self.metadata.get("exercise")
-        return found if isinstance(found, str) else ""
+        known = isinstance(found, str) and len(found) <= 100
+        return found if known and found.isprintable() else ""
 
     @property
     def tags(self) -> set[str]:

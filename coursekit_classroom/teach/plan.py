@@ -162,7 +162,7 @@ def marked(key: Key, folder: Path) -> str | None:
     """The assignment that most of the marked notebooks were given out for."""
     counted = Counter[str]()
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
-        if path.suffix.lower() in ENDINGS and not path.is_symlink():
+        if path.suffix.lower() in ENDINGS and is_plain(path):
             with suppress(Exception):
                 counted[read_marked(path)[1]] += 1
     counted.pop("", None)

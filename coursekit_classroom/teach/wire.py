@@ -285,6 +285,8 @@ class Unpacker:
     ) -> torch.Tensor:
         """One tensor of the file, in the form that it had."""
         found = self.tensors[str(number)]
+        if found.dtype is torch.bool:  # of bytes that are neither 0 nor 1
+            raise WireError("true and false travel as bytes")
         if kind == "bool":
             found = found != 0
         elif kind == "complex":

@@ -14,6 +14,7 @@ from patience import cpu_seconds
 from coursekit_classroom.notebooks.cells import (
     CELLS,
     LARGEST,
+    Cell,
     NotebookError,
     myst_cells,
     read_cells,
@@ -687,3 +688,13 @@ def test_a_value_that_is_changed_in_place_is_taken_along(hand_in):
         code("def attend(x):", "    return scale * x", exercise=ATTEND.id),
     )
     assert run(done, ATTEND.id)(5) == 15
+
+
+def test_what_a_notebook_says_is_short_and_can_be_printed(tmp_path):
+    path = tmp_path / "a.ipynb"
+    path.write_text(json.dumps({"nbformat": "4" * 10**6}))
+    with pytest.raises(NotebookError) as error:
+        read_cells(path)
+    assert len(str(error.value)) < 2000
+    for id, known in (("a/b", "a/b"), ("a/\x1b[2J\nb", ""), ("a" * 999, "")):
+        assert Cell("code", "", {"exercise": id}).exercise == known

@@ -128,11 +128,11 @@ def test_what_is_too_deep_or_too_large_is_refused(value):
         wire.pack(value)
 
 
-def lying(shape, end=8):
-    """A safetensors file whose header declares what is not there."""
-    said = {"dtype": "F64", "shape": shape, "data_offsets": [0, end]}
+def lying(shape, end=8, dtype="F64"):
+    """A safetensors file with eights as its bytes, whatever it declares."""
+    said = {"dtype": dtype, "shape": shape, "data_offsets": [0, end]}
     header = json.dumps({"0": said}).encode()
-    return struct.pack("<Q", len(header)) + header + bytes(8)
+    return struct.pack("<Q", len(header)) + header + bytes([8] * 8)
 
 
 ONE = save({"0": torch.zeros(1)})
@@ -160,6 +160,7 @@ ONE = save({"0": torch.zeros(1)})
         (7, lying([2**30, 2**30])),
         (7, lying([0, 2**40], 0)),
         (7, lying([1], 16)),
+        ({"tensor": [0, "plain", False, [8], None]}, lying([8], 8, "BOOL")),
         (7, b"noise"),
         (nested(70), b""),
     ],
