@@ -19,7 +19,7 @@ from typing import Any
 import nbformat
 
 from coursekit_classroom.check.core import find
-from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.secret import Secret
 from coursekit_classroom.teach.standalone import standalone
 from results.record import ROOT, options, record
 
@@ -183,7 +183,7 @@ def play(desk: Desk, doctor: bool = True) -> dict[str, Any]:
     (here / "book").mkdir()
     page = "book/04_attention.md"
     shutil.copy(ROOT / page, here / page)
-    key = Key(
+    key = Secret(
         "5" * 64, path=here / "assignment-secret.txt"
     )  # always the same class
     key.save()
@@ -289,10 +289,9 @@ def debug(desk: Desk) -> None:
         answer(blank, answers), here / "mended" / f"{student}.ipynb"
     )
     desk.type(
-        "viva",
+        "fixed",
         "coursekit grade mended/ --out debug.csv --feedback mended-feedback/",
         "cut -d, -f1-7 debug.csv | head -3",
-        f"cat viva/{student}.md | fold -s -w 76",
     )
 
 

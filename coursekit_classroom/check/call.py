@@ -23,7 +23,7 @@ import torch
 
 import coursekit
 from coursekit_classroom.check.forbid import callers, is_import
-from coursekit_classroom.teach.watch import Watch
+from coursekit_classroom.check.watch import Watch
 
 Function = Callable[..., Any]
 HERE = Path(__file__).parent

@@ -132,7 +132,8 @@ def load(path: Path) -> dict[str, Any]:
                 for sign, what in OTHER_FILES.items()
                 if re.search(sign, text)
             ),
-            f"is not valid JSON ({reason})",
+            f"is not valid JSON ({reason}). Open it in Jupyter, save it and "
+            "hand in that file",
         )
         raise NotebookError(f"{path.name} is no notebook: it {other}.") from (
             error

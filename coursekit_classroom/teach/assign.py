@@ -34,7 +34,6 @@ from coursekit_classroom.teach.handout import (
     student_notebook,
     write,
 )
-from coursekit_classroom.teach.key import SECRET_FILE, Key
 from coursekit_classroom.teach.plan import overlay
 from coursekit_classroom.teach.programs import (
     distribute,
@@ -49,6 +48,7 @@ from coursekit_classroom.teach.roster import (
     read_roster,
     safe_name,
 )
+from coursekit_classroom.teach.secret import SECRET_FILE, Secret
 
 FORMATS = ("nbgrader", "otter", "gradescope")
 DEBUG = "debug"  # the name of the assignment in which everyone fixes another
@@ -190,19 +190,19 @@ def run(args: argparse.Namespace) -> int:
         pages = [find_page(page, folder) for page in args.pages]
         class_ = read_roster(args.roster).members if args.roster else []
         terms = Terms.of(args, pages, folder)
-        key = open_key(Path(args.secret), terms.out)
+        secret = open_secret(Path(args.secret), terms.out)
         for page in terms.pages:
-            for line in make(page, key, terms):
+            for line in make(page, secret, terms):
                 print(line)
-            enroll(key.assignments[terms.name_of(page)], class_)
+            enroll(secret.assignments[terms.name_of(page)], class_)
         for chapter in args.step or ():
-            for line in make_step(chapter, key, terms):
+            for line in make_step(chapter, secret, terms):
                 print(line)
-            enroll(key.assignments[step_name(chapter)], class_)
+            enroll(secret.assignments[step_name(chapter)], class_)
         if class_ and (args.pages or not args.step):
-            for line in make_debug(class_, key, terms):
+            for line in make_debug(class_, secret, terms):
                 print(line)
-        key.save()
+        secret.save()
     print(f"secret     {args.secret} (keep it: from it come the hidden cases)")
     return 0
 
@@ -385,8 +385,8 @@ def enroll(assignment: dict[str, Any], class_: Iterable[Member]) -> None:
         assignment["students"].setdefault(one.id, one.entry())
 
 
-def open_key(path: Path, out: Path) -> Key:
-    """The instructor's key, new if there is none yet."""
+def open_secret(path: Path, out: Path) -> Secret:
+    """The instructor's secret, new if there is none yet."""
     for public in ("student", "students"):
         if path.resolve().is_relative_to((out / public).resolve()):
             raise ValueError(
@@ -394,23 +394,23 @@ def open_key(path: Path, out: Path) -> Key:
                 f"{path}, which lies among what they get. Put it elsewhere."
             )
     if path.exists():
-        return Key.load(path)
+        return Secret.load(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return Key.create(path)
+    return Secret.create(path)
 
 
 # -- the same for all --------------------------------------------------------
-def make(page: Path, key: Key, terms: Terms) -> Iterator[str]:
-    """Write everything about one chapter, and enter it into the key."""
+def make(page: Path, secret: Secret, terms: Terms) -> Iterator[str]:
+    """Write everything about one chapter, and enter it into the secret."""
     out, name = terms.out, terms.name_of(page)
     variants = {
-        item.declared.id: draw_variants(item.declared.id, key)
+        item.declared.id: draw_variants(item.declared.id, secret)
         for item in terms.read(page).items
         if item.declared.kind == "assessed"
     }
     ours = terms.read(page, variants=variants, instructor=True)
     theirs = terms.read(page, variants=variants)
-    ours.mark = theirs.mark = key.mark(name)
+    ours.mark = theirs.mark = secret.mark(name)
     given = [  # besides the stubs
         cell.source
         for item in theirs.items
@@ -433,13 +433,13 @@ def make(page: Path, key: Key, terms: Terms) -> Iterator[str]:
         ],
         "setup": [*theirs.setup, *given],
     }
-    enter(key, name, plan, terms)
+    enter(secret, name, plan, terms)
     path = write(student_notebook(theirs), out / "student" / f"{name}.ipynb")
     yield f"student    {path}"
-    made = instructor_notebook(ours, key.id)
+    made = instructor_notebook(ours, secret.id)
     path = write(made, out / "instructor" / f"{name}.ipynb")
     yield f"instructor {path}"
-    yield from export(theirs, key, terms)
+    yield from export(theirs, secret, terms)
     if terms.deadline:
         yield f"due        {terms.deadline.in_words()}"
     for item in theirs.items:
@@ -448,35 +448,37 @@ def make(page: Path, key: Key, terms: Terms) -> Iterator[str]:
     yield from at_stake(theirs)
 
 
-def export(handout: Handout, key: Key, terms: Terms) -> Iterator[str]:
+def export(handout: Handout, secret: Secret, terms: Terms) -> Iterator[str]:
     """Write an assignment for other graders."""
     out, name = terms.out, handout.page
     if "nbgrader" in terms.formats:
-        path = write_nbgrader(handout, key, out / "nbgrader")
+        path = write_nbgrader(handout, secret, out / "nbgrader")
         yield f"nbgrader   {path}"
     if "otter" in terms.formats:
-        path = write_otter(handout, key, out / "otter")
+        path = write_otter(handout, secret, out / "otter")
         yield f"otter      {path}"
     if "gradescope" in terms.formats:
         target = out / "gradescope" / f"{name}.zip"
         if len(terms.pages) == 1:
             target = out / "gradescope.zip"
-        yield zipped(name, key, target, terms)
+        yield zipped(name, secret, target, terms)
 
 
-def zipped(name: str, key: Key, path: Path, terms: Terms) -> str:
+def zipped(name: str, secret: Secret, path: Path, terms: Terms) -> str:
     """Write an assignment for Gradescope."""
-    write_gradescope(name, key, path, terms.folder, terms.visibility)
+    write_gradescope(name, secret, path, terms.folder, terms.visibility)
     return f"gradescope {path} (holds the secret: for Gradescope only)"
 
 
-def enter(key: Key, name: str, plan: dict[str, Any], terms: Terms) -> None:
-    """Have an assignment in the key, unless another of its name is there.
+def enter(
+    secret: Secret, name: str, plan: dict[str, Any], terms: Terms
+) -> None:
+    """Have an assignment in the secret, unless another of its name is there.
 
     Raises:
         ValueError: if what was given out under that name is something else.
     """
-    before = key.assignments.get(name)
+    before = secret.assignments.get(name)
     if terms.deadline:
         plan["deadline"] = terms.deadline.plain()
     if before is not None:
@@ -497,8 +499,8 @@ def enter(key: Key, name: str, plan: dict[str, Any], terms: Terms) -> None:
                 "--late again, or another date for all."
             )
     students = before["students"] if before else {}
-    key.assignments[name] = plan | {"students": students}
-    key.save()
+    secret.assignments[name] = plan | {"students": students}
+    secret.save()
 
 
 def in_words(plan: Any) -> str:
@@ -535,7 +537,7 @@ def at_stake(handout: Handout) -> Iterator[str]:
             )
 
 
-def draw_variants(id: str, key: Key) -> list[str]:
+def draw_variants(id: str, secret: Secret) -> list[str]:
     """A convention for an exercise: one or several of its variants."""
     names = sorted(core.find(id).variants)
     choices = [
@@ -545,7 +547,7 @@ def draw_variants(id: str, key: Key) -> list[str]:
     ]
     if not choices:
         return []
-    return random.Random(key.seed("variants", id)).choice(choices)
+    return random.Random(secret.seed("variants", id)).choice(choices)
 
 
 # -- a step of the student's own file ----------------------------------------
@@ -554,7 +556,7 @@ def step_name(chapter: int) -> str:
     return f"step_{chapter:02}"
 
 
-def make_step(chapter: int, key: Key, terms: Terms) -> Iterator[str]:
+def make_step(chapter: int, secret: Secret, terms: Terms) -> Iterator[str]:
     """Have a chapter's step of the student's own file handed in."""
     counted = steps.of_step(chapter)
     out, name, id = terms.out, step_name(chapter), steps.id_of(chapter)
@@ -566,13 +568,15 @@ def make_step(chapter: int, key: Key, terms: Terms) -> Iterator[str]:
         "counted": [contract.check.__name__ for contract in counted],
     }
     plan = {"page": name, "exercises": [], "step": step}
-    enter(key, name, plan, terms)
+    enter(secret, name, plan, terms)
     for who, complete in (("student", False), ("instructor", True)):
-        made = step_notebook(chapter, points, terms, complete, key.mark(name))
+        made = step_notebook(
+            chapter, points, terms, complete, secret.mark(name)
+        )
         path = write(made, out / who / f"{name}.ipynb")
         yield f"{who:10} {path}"
     if "gradescope" in terms.formats:
-        yield zipped(name, key, out / f"gradescope-{name}.zip", terms)
+        yield zipped(name, secret, out / f"gradescope-{name}.zip", terms)
     yield f"           {points:g} points, in equal parts for:"
     for contract in counted:
         yield f"           {steps.title(contract)}"
@@ -607,7 +611,7 @@ def step_notebook(
 
 # -- everyone debugs a program -----------------------------------------------
 def make_debug(
-    class_: Sequence[Member], key: Key, terms: Terms
+    class_: Sequence[Member], secret: Secret, terms: Terms
 ) -> Iterator[str]:
     """Give each student of a roster a program of their own to fix."""
     pages, out = terms.pages, terms.out
@@ -619,7 +623,7 @@ def make_debug(
     }
     functions |= {
         fields["id"]: fields["function"]
-        for known in key.assignments.values()
+        for known in secret.assignments.values()
         for fields in known["exercises"]
         if not pages
     }
@@ -627,8 +631,8 @@ def make_debug(
         f"{c}/{n}" for c in core.chapters() for n in core.exercises(c)
     )
     ids = list(functions) or list(everything)
-    before = key.assignments.get(DEBUG, {}).get("students", {})
-    pool, without = programs(ids, key)
+    before = secret.assignments.get(DEBUG, {}).get("students", {})
+    pool, without = programs(ids, secret)
     if not pool:
         raise ValueError(
             "a program to fix is a reference with a classic mistake: got "
@@ -636,7 +640,7 @@ def make_debug(
         )
     hard = equally_hard(pool)
     known = {name: entered(fields) for name, fields in before.items()}
-    given = distribute([one.id for one in class_], hard, key, known)
+    given = distribute([one.id for one in class_], hard, secret, known)
     entries = {
         (id := one.id): before.get(id)
         or one.entry()
@@ -648,11 +652,11 @@ def make_debug(
         )
         for one in class_
     }
-    enter(key, DEBUG, {"page": DEBUG, "exercises": []}, terms)
-    key.assignments[DEBUG]["students"] = before | entries
+    enter(secret, DEBUG, {"page": DEBUG, "exercises": []}, terms)
+    secret.assignments[DEBUG]["students"] = before | entries
     different = len({(p.id, p.bugs, p.variants) for p in given.values()})
     for id, fields in entries.items():
-        made = debug_notebook(fields, terms, key.mark(DEBUG), different)
+        made = debug_notebook(fields, terms, secret.mark(DEBUG), different)
         write(made, out / "students" / f"{id}.ipynb")
     yield (
         f"students   {out / 'students'}: {len(class_)} notebooks, {different} "
@@ -664,7 +668,7 @@ def make_debug(
         "of the cases"
     )
     if "gradescope" in terms.formats:
-        yield zipped(DEBUG, key, out / "gradescope-debug.zip", terms)
+        yield zipped(DEBUG, secret, out / "gradescope-debug.zip", terms)
 
 
 def debug_notebook(
@@ -673,7 +677,7 @@ def debug_notebook(
     """A student's notebook: a program to fix, and a test to write.
 
     Args:
-        fields: what the key keeps of the student.
+        fields: what the secret keeps of the student.
         terms: what the instructor has said.
         mark: of the assignment.
         different: how many programs the class gets.
@@ -726,8 +730,8 @@ def debug_notebook(
         kind="assessed",
     )
     to.text(
-        "## Afterwards\n\nYou will be asked three questions about what you "
-        "hand in: what it does with certain inputs, and why."
+        "## Afterwards\n\nYou will be asked about what you hand in: what it "
+        "does with certain inputs, and why."
     )
     return to.notebook()
 

@@ -76,7 +76,7 @@ class Deadline:
         return f"{text}."
 
     def plain(self) -> dict[str, Any]:
-        """As the key keeps it."""
+        """As the secret keeps it."""
         return {
             "due": self.due.isoformat(),
             "percent": self.percent,

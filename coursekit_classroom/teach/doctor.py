@@ -32,7 +32,6 @@ from coursekit_classroom.check.call import Outcome
 from coursekit_classroom.check.compare import difference
 from coursekit_classroom.teach import steps
 from coursekit_classroom.teach.judge import Task
-from coursekit_classroom.teach.key import Key
 from coursekit_classroom.teach.sandbox import (
     PACKAGE,
     Isolation,
@@ -45,6 +44,7 @@ from coursekit_classroom.teach.sandbox import (
     why_no_bubblewrap,
     why_no_landlock,
 )
+from coursekit_classroom.teach.secret import Secret
 from coursekit_classroom.teach.standalone import standalone
 from coursekit_classroom.teach.worker import Worker
 from coursekit_classroom.yourfile import STEPS, text
@@ -195,7 +195,7 @@ def host(limits: Limits = LIMITS) -> Iterator[Host]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         key = folder / "key.json"
-        Key.create(key)
+        Secret.create(key)
         sheet = folder / "grades.csv"
         sheet.write_text(SHEET)
         os.environ[CANARY] = canary
@@ -426,10 +426,10 @@ def asked(id: str) -> tuple[list[Task], str]:
     draw = functools.partial(secrets.randbits, 63)
     for chapter in STEPS:
         if id == steps.id_of(chapter):
-            key = Key(secrets.token_hex(32))
+            secret = Secret(secrets.token_hex(32))
             names = [c.check.__name__ for c in steps.of_step(chapter)]
             step = {"chapter": chapter, "points": 1, "counted": names}
-            task = steps.task_of(key, step | {"stub": ""})
+            task = steps.task_of(secret, step | {"stub": ""})
             again = [replace(task, secret=draw()) for _ in range(DRAWS)]
             return list(again), text(chapter, complete=True)
     exercise = core.find(id)

@@ -27,8 +27,8 @@ from coursekit_classroom.teach.handout import (
     write,
     write_start,
 )
-from coursekit_classroom.teach.key import Key
 from coursekit_classroom.teach.sandbox import COURSE, PACKAGE
+from coursekit_classroom.teach.secret import Secret
 from coursekit_classroom.teach.standalone import (
     NotStandaloneError,
     standalone,
@@ -61,13 +61,13 @@ DATE = (2000, 1, 1, 0, 0, 0)  # in a zip: the same input gives the same bytes
 
 
 # -- nbgrader ----------------------------------------------------------------
-def write_nbgrader(handout: Handout, key: Key, folder: Path) -> Path:
+def write_nbgrader(handout: Handout, secret: Secret, folder: Path) -> Path:
     """Write ``source/<page>/<page>.ipynb`` as nbgrader wants it.
 
     A cell's solution stands between its marks. A cell that students see asks
     whether the answer passes its check: without it, nbgrader's Validate would
     pass an empty notebook. It is worth nothing, so what is partly right loses
-    nothing by it: points are given by a cell of hidden tests with the key's
+    nothing by it: points are given by a cell of hidden tests with the secret's
     numbers, by the fraction of right cases.
     """
     to, name = Writer(handout.mark), handout.page
@@ -87,7 +87,7 @@ def write_nbgrader(handout: Handout, key: Key, folder: Path) -> Path:
             to.code(shown_test(item), nbgrader=said)
             points = item.declared.points
             said = marks(item, "tests", grade=True, points=points)
-            to.code(hidden_tests(item, key), nbgrader=said)
+            to.code(hidden_tests(item, secret), nbgrader=said)
     path = folder / "source" / name / f"{name}.ipynb"
     write(to.notebook(), path)
     config = folder / "nbgrader_config.py"
@@ -171,12 +171,12 @@ def shown_test(item: Item) -> str:
     )
 
 
-def hidden_tests(item: Item, key: Key) -> str:
+def hidden_tests(item: Item, secret: Secret) -> str:
     """A cell whose value is the number of points."""
     lines = [
         "### BEGIN HIDDEN TESTS",
         *reach(item),
-        report(item, key),
+        report(item, secret),
         'print(*report.cause(), sep="\\n")',  # no number of a hidden case
         f"{item.declared.points} * report.right / max(report.total, 1)",
         "### END HIDDEN TESTS",
@@ -196,12 +196,12 @@ def reach(item: Item) -> list[str]:
     ]
 
 
-def report(item: Item, key: Key | None = None) -> str:
-    """Lines that check an answer, on the key's numbers or the page's."""
+def report(item: Item, secret: Secret | None = None) -> str:
+    """Lines that check an answer, on the secret's numbers or the page's."""
     one = item.declared
     asks = [f'"{one.id}", {one.function}']
-    if key is not None:
-        asks.append(f"seed={key.seed('grade', one.id)}")
+    if secret is not None:
+        asks.append(f"seed={secret.seed('grade', one.id)}")
     if item.variants:
         asks.append(f"variants={sorted(item.variants)}")
     return f"import coursekit\nreport = coursekit.check({', '.join(asks)})"
@@ -230,11 +230,11 @@ def test_{number}({function}):
 {body}'''
 
 
-def write_otter(handout: Handout, key: Key, folder: Path) -> Path:
+def write_otter(handout: Handout, secret: Secret, folder: Path) -> Path:
     """Write ``<page>/<page>.ipynb``, which ``otter assign`` reads.
 
     The first test of a question is the page's own check, which students see.
-    Then there are as many hidden tests as the key draws cases: the k-th
+    Then there are as many hidden tests as the secret draws cases: the k-th
     passes if at least k of them are right, so that points are given by the
     fraction of right cases.
 
@@ -248,13 +248,13 @@ def write_otter(handout: Handout, key: Key, folder: Path) -> Path:
         to.text(asked(item))
         for cell in item.cells:
             if cell.exercise in items:
-                question(to, items[cell.exercise], cell.metadata, key)
+                question(to, items[cell.exercise], cell.metadata, secret)
             else:
                 to.cell(cell, visible(cell, item))
     return write(to.notebook(), folder / name / f"{name}.ipynb")
 
 
-def question(to: Writer, item: Item, known: Any, key: Key) -> None:
+def question(to: Writer, item: Item, known: Any, secret: Secret) -> None:
     """Write an exercise's stub, with its solution, and its tests."""
     if item.exercise.local:
         to.code(item.declared.stub, **known)
@@ -264,17 +264,17 @@ def question(to: Writer, item: Item, known: Any, key: Key) -> None:
     to.code(answer(item, "# "), **known)
     to.raw("# END SOLUTION")
     to.raw("# BEGIN TESTS")
-    for text in otter_tests(item, key):
+    for text in otter_tests(item, secret):
         to.code(text)
     to.raw("# END TESTS")
     to.raw("# END QUESTION")
 
 
-def otter_tests(item: Item, key: Key) -> Iterator[str]:
+def otter_tests(item: Item, secret: Secret) -> Iterator[str]:
     """The tests of one question: what students see, then what they don't."""
     one = item.declared
-    n = len(core.draw(item.exercise, key.seed("grade", one.id)))
-    hidden = "\n".join([*reach(item), report(item, key)])
+    n = len(core.draw(item.exercise, secret.seed("grade", one.id)))
+    hidden = "\n".join([*reach(item), report(item, secret)])
     for number in range(n + 1):
         least = f"{hidden}\nassert report.right >= {number}, report.cause()"
         yield TEST.format(
@@ -480,14 +480,14 @@ UNREAD = (
 
 def write_gradescope(
     name: str,
-    key: Key,
+    secret: Secret,
     path: Path,
     overlay: Path | None,
     visibility: str = "after_due_date",
 ) -> Path:
     """Write the zip that Gradescope builds its container from."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    plan = key.assignments[name]
+    plan = secret.assignments[name]
     settings = {
         "assignment": name,
         "students": sorted(plan["students"]),
@@ -496,8 +496,8 @@ def write_gradescope(
     shown = VISIBILITIES[visibility]
     content = {
         "version": 1,
-        "id": key.id,
-        "secret": key.secret,
+        "id": secret.id,
+        "secret": secret.digits,
         "assignments": {name: plan},
     }
     texts = {

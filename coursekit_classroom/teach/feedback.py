@@ -1,4 +1,4 @@
-"""What a student reads, and questions about it for the instructor."""
+"""What a student reads."""
 
 from collections.abc import Iterator
 from urllib.parse import urljoin
@@ -72,28 +72,4 @@ def sentences(r: Result) -> list[str]:
         )
     if r.comment:
         lines.append(f"Your instructor says: {r.comment}")
-    if r.used_library:
-        lines.append(
-            f"The code names {', '.join(r.used_library)}, and this exercise "
-            "asks you to write that yourself: a call of it raises an error, "
-            "as in the notebook's check."
-        )
     return lines
-
-
-def viva_markdown(student: Graded) -> str:
-    """Questions about what a student handed in, for the instructor."""
-    shown: list[Block] = [
-        ("title", f"Questions to {student.student}"),
-        ("text", "For the instructor: not to be given to the student."),
-    ]
-    for exercise, questions in student.viva.items():
-        shown.append(("heading", exercise))
-        for number, question in enumerate(questions, 1):
-            shown += [
-                ("strong", f"Question {number}"),
-                ("code", question.ask),
-                ("text", "Answer:"),
-                ("code", question.answer),
-            ]
-    return pages.markdown(shown)

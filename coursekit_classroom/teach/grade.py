@@ -21,7 +21,6 @@ from coursekit_classroom.teach.collect import (
     recognize,
 )
 from coursekit_classroom.teach.judge import prove
-from coursekit_classroom.teach.key import SECRET_FILE, Key
 from coursekit_classroom.teach.overrides import (
     decided,
     read_overrides,
@@ -31,6 +30,7 @@ from coursekit_classroom.teach.read import hash_of, is_plain
 from coursekit_classroom.teach.records import Graded
 from coursekit_classroom.teach.resume import code_hash, stamp, version
 from coursekit_classroom.teach.sandbox import Isolation, Limits, best
+from coursekit_classroom.teach.secret import SECRET_FILE, Secret
 from coursekit_classroom.teach.worker import Worker
 from coursekit_classroom.teach.write import (
     Files,
@@ -124,12 +124,12 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(
             f"--cpu is a number of seconds above 0: got {args.cpu}."
         )
-    folder, key = Path(args.submissions), Key.load(args.secret)
+    folder, secret = Path(args.submissions), Secret.load(args.secret)
     pages = Path(args.feedback) if args.feedback else None
     isolation = Isolation(args.isolation) if args.isolation else best()
     limits = Limits(cpu_s=args.cpu, wall_s=max(Limits.wall_s, 4 * args.cpu))
     with overlay(args.overlay):
-        asked = plan(key, folder, args.assignment, args.roster)
+        asked = plan(secret, folder, args.assignment, args.roster)
         collected = collect(folder, args.names, asked.class_, asked.endings)
         files = Files(Path(args.out), pages, collected.folders)
         batch = Batch(asked, collected, files, Worker(isolation, limits))
@@ -142,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
             return 130
-        write_all(done, files, key.id, batch.version, args.book)
+        write_all(done, files, secret.id, batch.version, args.book)
     for line in last_words(
         done, files, collected, asked, batch.elsewhere, isolation
     ):
@@ -190,14 +190,14 @@ class Batch:
 
         Returns:
             who is graded, and whether that is everybody: an interrupt from
-            the keyboard ends it early.
+            the secretboard ends it early.
         """
         progress, worker, done = self.files.progress, self.worker, []
         progress.path.parent.mkdir(parents=True, exist_ok=True)
         if fresh:
             progress.forget()
         known = progress.graded()
-        same = [self.plan.key.id, self.version, self.code]
+        same = [self.plan.secret.id, self.version, self.code]
         same += [str(worker.isolation), repr(worker.limits)]
         students = self.collected.students.items()
         try:

@@ -75,7 +75,7 @@ class Item:
     """The page's own, in plain Markdown; empty for students."""
 
     variants: frozenset[str] = frozenset()
-    """The convention that the key has drawn."""
+    """The convention that the secret has drawn."""
 
     @property
     def exercise(self) -> Exercise:
@@ -136,7 +136,7 @@ def read_handout(
         page: a chapter, ``.md``.
         overlay: a folder; if it has a page of the same name, that comes
             after, and an exercise that is in both counts as it is there.
-        variants: what the key has drawn, by id.
+        variants: what the secret has drawn, by id.
         instructor: whether to keep the solutions, and what stands between
             ``% begin instructor`` and ``% end instructor``.
         only: ids of the exercises to take; all if there are none.
@@ -478,11 +478,11 @@ def visible(cell: Cell, item: Item) -> str:
     return "\n".join(lines)
 
 
-def instructor_notebook(handout: Handout, key_id: str) -> Any:
+def instructor_notebook(handout: Handout, secret_id: str) -> Any:
     """What the instructor gets: the same with every answer written."""
     to = Writer(handout.mark)
     how = (
-        f"**For the instructor**, secret {key_id}. The cells hold what the "
+        f"**For the instructor**, secret {secret_id}. The cells hold what the "
         "grader expects, made from the catalogue's references; below them "
         "stand the page's own solutions."
     )

@@ -1,7 +1,7 @@
 """Runs a stranger's cells and calls their functions: a sandbox's inside.
 
-Started as a file, with nothing of coursekit but its neighbors wire.py,
-confine.py and watch.py.  Reads requests from one pipe and answers on another;
+Started as a file, with nothing of coursekit but the files that sandbox.py
+names.  Reads requests from one pipe and answers on another;
 both began as stdin and stdout.  What the stranger prints goes to stderr.
 Nothing here protects anything once their code runs in this process: the
 grader knows, and believes no more than values.
@@ -28,7 +28,8 @@ if TYPE_CHECKING:  # loaded by main()
     import numpy
     import torch
 
-    from coursekit_classroom.teach import watch, wire
+    from coursekit_classroom.check import forbid, watch
+    from coursekit_classroom.teach import wire
 
 LONG = 2000  # characters of a message
 NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
@@ -137,7 +138,13 @@ class Student:
         return failed
 
     def call(
-        self, function: str, args: Any, kwargs: Any, seed: int, watched: bool
+        self,
+        function: str,
+        args: Any,
+        kwargs: Any,
+        seed: int,
+        watched: bool,
+        forbidden: Sequence[str],
     ) -> dict[str, Any]:
         """Call what an expression names, as coursekit.check does."""
         seen = watch.Watch()
@@ -149,8 +156,9 @@ class Student:
             with (
                 torch.enable_grad(),
                 seen if watched else contextlib.nullcontext(),
+                forbid.forbidden(forbidden) as allowed,
             ):
-                value = found(*args, **kwargs)
+                value = allowed(found)(*args, **kwargs)
         except BaseException as error:
             return {"error": described(error)}
         return {"value": value, "used": seen.used}
@@ -285,14 +293,14 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    here = str(Path(__file__).parent)
-    sys.path[:] = [here, *sys.path, *settings["paths"]]
+    ours = settings["imports"]
+    sys.path[:] = [*ours, *sys.path, *settings["paths"]]
     confine = importlib.import_module("confine")
     confine.die_with_parent()
     library = confine.library() if settings["filter"] else None
-    for name in ("numpy", "numpy.random", "torch", "wire", "watch"):
+    for name in ("numpy", "numpy.random", "torch", "wire", "forbid", "watch"):
         globals()[name] = importlib.import_module(name)
-    sys.path.remove(here)  # a student's `import wire` is another
+    del sys.path[: len(ours)]  # a student's `import wire` is another
     sys.meta_path.insert(0, StandIns())
     limits = settings["limits"]
     if sys.platform == "linux":  # what loading torch took is not counted

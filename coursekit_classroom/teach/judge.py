@@ -23,6 +23,8 @@ from coursekit_classroom.check.call import (
     Raised,
     call,
     explain,
+    kind,
+    message_of,
     unwritten,
 )
 from coursekit_classroom.check.checker import (
@@ -34,22 +36,22 @@ from coursekit_classroom.check.checker import (
 from coursekit_classroom.check.compare import describe
 from coursekit_classroom.check.core import NONE, Case, Exercise, Switches
 from coursekit_classroom.check.diagnose import References, go_together
-from coursekit_classroom.check.forbid import LESSON
+from coursekit_classroom.check.forbid import LESSON, ForbiddenError, lies_in
 from coursekit_classroom.check.report import Report
 from coursekit_classroom.notebooks.answers import Answer
 from coursekit_classroom.notebooks.cells import NotebookError
 from coursekit_classroom.notebooks.program import skeleton
-from coursekit_classroom.teach import library, refusal, viva, wire
-from coursekit_classroom.teach.key import derived
+from coursekit_classroom.teach import wire
 from coursekit_classroom.teach.pages import LONG
 from coursekit_classroom.teach.read import Submission, read_submission
-from coursekit_classroom.teach.records import Question, Result
+from coursekit_classroom.teach.records import Result
 from coursekit_classroom.teach.sandbox import (
     Limits,
     Sandbox,
     SandboxError,
     Usage,
 )
+from coursekit_classroom.teach.secret import derived
 
 T = TypeVar("T")
 
@@ -83,7 +85,6 @@ TOO_MUCH = (
     "What was handed in takes too long or too much memory to be read. Hand in "
     "the cells that answer, without outputs."
 )
-UNSEEN = "Which forbidden functions it names was not found out."
 SAME = "The cell is as it was given out."
 STUMBLED = "What it returned made the grader stumble"
 TRIES = 4  # of each: whoever guesses is right once in 70 times
@@ -126,9 +127,6 @@ class Task:
     tells: bool = False
     """Whether a test is asked for that knows the mutant from the right."""
 
-    questions: bool = False
-    """Whether the instructor gets questions about the answer."""
-
     mark: str = ""
     """Of the assignment, in the notebooks that were given out for it."""
 
@@ -145,7 +143,7 @@ class Task:
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """The hidden ones, in an order that only the key knows.
+        """The hidden ones, in an order that only the secret knows.
 
         Where the answers are True and False, the order is all there is to
         know.
@@ -172,8 +170,8 @@ class Task:
 
     def examine(
         self, answer: Answer, cells: tuple[str, ...], session: "Session"
-    ) -> tuple[Result, "Tried | None"]:
-        """The row of an answer, and what its function came to."""
+    ) -> Result:
+        """The row of an answer."""
         method = examine_test if self.tells else examine_function
         return method(self, answer, cells, session)
 
@@ -345,15 +343,10 @@ def examined(
     try:
         for task in tasks[first:]:
             if submission is None:
-                yield {"result": nothing(task, *problem), "questions": []}
+                yield {"result": nothing(task, *problem)}
                 continue
             session.begin()
-            row, tried = result(task, submission, session)
-            questions = list[Question]()
-            if task.questions and tried is not None and tried.outcomes:
-                source = submission.answers[task.id].source
-                questions = viva.questions(task, source, tried.outcomes)
-            yield {"result": row, "questions": questions}
+            yield {"result": result(task, submission, session)}
     finally:
         session.close()
     yield {"used": session.used}
@@ -384,62 +377,40 @@ def nothing(task: Task, status: str, text: str) -> Result:
     return Result(task.id, task.function, task.points, status, message=text)
 
 
-def result(
-    task: Task, submission: Submission, session: Session
-) -> tuple[Result, Tried | None]:
-    """Examine one task: its row, and what the function came to."""
+def result(task: Task, submission: Submission, session: Session) -> Result:
+    """The row of one task."""
     answer = submission.answers[task.id]
     notes = [*submission.problems]
     if answer.problem == "missing":
-        text = f"There is no cell that defines {task.function}."
+        text = (
+            f"There is no cell that defines {task.function}. Write it where "
+            "the notebook that you were given has it."
+        )
         found = nothing(task, "not attempted", text)
-        return replace(found, notes=notes), None
+        return replace(found, notes=notes)
     cells = (*answer.helpers, answer.source)
     if "".join(answer.source.split()) == "".join(task.stub.split()) != "":
         found = nothing(task, "not attempted", SAME if task.mutant else BLANK)
-        return replace(found, notes=notes, notebook=answer.file), None
-    # A test may well compare with the library.
-    forbid = () if task.tells else (*task.exercise.forbid, *LESSON)
-    named = names_in(cells, forbid)
-    tried: Tried | None = None
+        return replace(found, notes=notes, notebook=answer.file)
     try:
-        after = [refusing(named)] if named else []
-        found, tried = task.examine(answer, (*cells, *after), session)
-        if found.status == "not attempted":
-            tried = None
+        found = task.examine(answer, cells, session)
     except StartError:
         raise
     except Exception as error:  # an answer that no comparison is ready for
         text = f"{STUMBLED}: {explain(error).splitlines()[0]}"
         found = nothing(task, "protocol", text)
-    finally:
-        if named:
-            session.close()  # functions of its libraries were replaced
     said = PROBLEMS.get(answer.problem, "").format(
         f=answer.function, file=answer.file, n=answer.cell
     )
     if said:
         notes.append(said)
-    if named is None:
-        notes.append(UNSEEN)
-    found = replace(
+    return replace(
         found,
         notes=notes,
         look_at=said if answer.problem in LOOK_AT else "",
         code="" if task.mutant else fingerprint(cells),
-        used_library=named or [],
         notebook=answer.file,
         message=found.message[: LONG + 1],  # a page says where it cuts
-    )
-    return found, tried
-
-
-def refusing(names: Sequence[str]) -> str:
-    """A cell after which some functions raise."""
-    text = inspect.getsource(refusal)
-    return (
-        f"_own = {{}}\nexec(compile({text!r}, 'refusal', 'exec'), _own)\n"
-        f"_own['refuse']({[*names]}, globals())"
     )
 
 
@@ -456,18 +427,10 @@ def fingerprint(cells: Sequence[str]) -> str:
     return "" if short else hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def names_in(cells: Sequence[str], forbid: Sequence[str]) -> list[str] | None:
-    """The forbidden names of an answer; None if it resists a look."""
-    try:
-        return library.used(cells, forbid)
-    except Exception:
-        return None
-
-
 # -- a function, case by case ------------------------------------------------
 def examine_function(
     task: Task, answer: Answer, cells: tuple[str, ...], session: Session
-) -> tuple[Result, Tried]:
+) -> Result:
     """Call a function on the hidden cases, and compare."""
     if yes_or_no(task) and not task.mutant:
         # Feedback tells which cases are True: the next answer meets them in
@@ -481,11 +444,11 @@ def examine_function(
         calls,
         task.call_seed,
         session,
-        task.exercise.manner is not None,
+        task.exercise,
     )
     if tried.absent:
-        return nothing(task, "error", tried.absent), tried
-    return assess(task, cases, tried), tried
+        return nothing(task, "error", tried.absent)
+    return assess(task, cases, tried)
 
 
 def call_all(
@@ -494,9 +457,14 @@ def call_all(
     calls: Sequence[inspect.BoundArguments],
     seed: int,
     session: Session,
-    watched: bool = False,
+    exercise: Exercise | None = None,
 ) -> Tried:
-    """Call a function once for each case, in as few sandboxes as it takes."""
+    """Call a function once for each case, in as few sandboxes as it takes.
+
+    If it answers an exercise, what that forbids raises, as in a notebook.
+    """
+    watched = exercise is not None and exercise.manner is not None
+    forbid = forbidden_in(exercise) if exercise else []
     try:
         there = session.do(cells, lambda box: box.look(function))
     except SandboxError as error:  # the cells alone: no call can do better
@@ -515,7 +483,7 @@ def call_all(
             found = session.do(
                 cells,
                 lambda box, bound=bound: box.call(  # type: ignore[misc]
-                    function, bound, seed, watched
+                    function, bound, seed, watched, forbid
                 ),
             )
             outcomes.append(found)
@@ -525,6 +493,15 @@ def call_all(
             broken = BREAKDOWNS if error.status == "timeout" else broken + 1
             outcomes.append(lost(error.text))
     return Tried(outcomes, first, at, bare=there[1])
+
+
+def forbidden_in(exercise: Exercise) -> list[str]:
+    """What raises where an exercise is answered, by its full names.
+
+    The course does nothing in a sandbox, so nobody has to forbid it.
+    """
+    names = (*exercise.forbid, *LESSON)
+    return [n for n in names if not lies_in(n, "coursekit_classroom")]
 
 
 def lost(text: str) -> Outcome:
@@ -683,7 +660,18 @@ def reported(
         cause=cause,
         message="" if report else message,
         links=[list(link) for link in report.links()],
+        used_library=refused(tried.outcomes, forbidden_in(task.exercise)),
     )
+
+
+def refused(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str]:
+    """Those of the forbidden names that calls were refused for."""
+    said = {
+        message_of(got.error).rpartition(" ")[2]
+        for got in outcomes
+        if got.error and kind(got.error) == ForbiddenError.__name__
+    }
+    return [n for n in names if any(lies_in(place, n) for place in said)]
 
 
 def without_numbers(problem: str) -> str:
@@ -701,7 +689,7 @@ def without_numbers(problem: str) -> str:
 # -- a student's own test ----------------------------------------------------
 def examine_test(
     task: Task, answer: Answer, cells: tuple[str, ...], session: Session
-) -> tuple[Result, Tried]:
+) -> Result:
     """Give a test a right function and wrong ones, in a drawn order.
 
     All run here, on inputs of the student's; what they may use is limited.
@@ -717,9 +705,9 @@ def examine_test(
     session.open()  # an earlier cell may have left something behind
     tried = call_all(cells, answer.function, calls, task.call_seed, session)
     if tried.absent:
-        return nothing(task, "error", tried.absent), tried
+        return nothing(task, "error", tried.absent)
     if tried.bare and all(o.value is None for o in tried.outcomes):
-        return nothing(task, "not attempted", BLANK), tried
+        return nothing(task, "not attempted", BLANK)
     said: list[list[Outcome]] = [[], [], []]
     for number, outcome in zip(order, tried.outcomes, strict=True):
         said[min(number, 2)].append(outcome)
@@ -766,7 +754,7 @@ def examine_test(
         total=3,
         cases=[[t, ok] for t, ok in zip(TELLS, right, strict=True)],
         message=message,
-    ), tried
+    )
 
 
 def worse(task: Task) -> list[Switches]:

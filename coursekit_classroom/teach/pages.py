@@ -17,7 +17,6 @@ Block = tuple[str, Any]
 - ``list``: strings
 - ``link``: words before it, a title, an address, and whether it is followed
 - ``table``: rows of strings, the heads first
-- ``picture``: SVG, its file's name, and what it shows
 """
 
 STYLE = """
@@ -36,7 +35,6 @@ th, td { text-align: left; padding: .3rem .8rem; vertical-align: top;
 pre { background: var(--soft); border-left: .25rem solid var(--edge);
   padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 table { display: block; overflow-x: auto; }
-figure { margin: 1rem 0; } svg { max-width: 100%; height: auto; }
 """
 
 
@@ -58,8 +56,6 @@ def in_markdown(kind: str, shown: Any) -> str:
             lines = [" | ".join(map(plain, line)) for line in (head, *rows)]
             lines = [f"| {line} |" for line in lines]
             return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
-        case "picture", (_, name, said):
-            return f"![{plain(said)}]({name})"
         case "code", _:
             return fenced(shown)
     marks = {"title": "# ", "heading": "## ", "strong": "**"}
@@ -99,8 +95,6 @@ def in_html(kind: str, shown: Any) -> str:
                 f"<table><thead><tr>{top}</tr></thead>"
                 f"<tbody>{body}</tbody></table>"
             )
-        case "picture", (svg, *_):
-            return f"<figure>{svg}</figure>"
     tags = {"heading": "h2", "strong": "strong", "code": "pre"}
     tag = tags.get(kind, "p")
     return f"<{tag}>{escape(clean(shown))}</{tag}>"

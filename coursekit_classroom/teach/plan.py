@@ -1,4 +1,4 @@
-"""What is asked of whom: an assignment of the key, for a class."""
+"""What is asked of whom: an assignment of the secret, for a class."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,11 +13,11 @@ from coursekit_classroom.teach import steps
 from coursekit_classroom.teach.collect import ENDINGS
 from coursekit_classroom.teach.deadline import Deadline
 from coursekit_classroom.teach.judge import Task
-from coursekit_classroom.teach.key import Key
 from coursekit_classroom.teach.programs import to_fix
 from coursekit_classroom.teach.read import differ, is_plain, too_many
 from coursekit_classroom.teach.records import Result
 from coursekit_classroom.teach.roster import read_roster
+from coursekit_classroom.teach.secret import Secret
 
 STRANGER = (
     "Nobody of this name is on the roster, so there is no program that was "
@@ -30,7 +30,7 @@ ELSEWHERE = "(made with another secret or --name)"
 class Plan:
     """An assignment."""
 
-    key: Key
+    secret: Secret
     class_: Mapping[str, Mapping[str, Any]]
     """The roster, by id."""
 
@@ -61,7 +61,7 @@ class Plan:
         """What one student is examined in."""
         tasks = list(self.common)
         if debug := self.class_.get(student, {}).get("debug"):
-            own = to_fix(self.key, student, debug)
+            own = to_fix(self.secret, student, debug)
             ids = {task.id for task in own}
             tasks = [task for task in tasks if task.id not in ids] + own
         return [
@@ -92,28 +92,31 @@ def overlay(folder: str | None) -> Iterator[None]:
 
 
 def plan(
-    key: Key, folder: Path, name: str | None = None, roster: str | None = None
+    secret: Secret,
+    folder: Path,
+    name: str | None = None,
+    roster: str | None = None,
 ) -> Plan:
-    """Read the assignment that was handed in out of the key.
+    """Read the assignment that was handed in out of the secret.
 
     Args:
-        key: the instructor's.
+        secret: the instructor's.
         folder: what was handed in; its notebooks say which assignment it is,
-            if the key holds several.
+            if the secret holds several.
         name: of the assignment.
-        roster: a file with the class, besides those whom the key knows.
+        roster: a file with the class, besides those whom the secret knows.
 
     Raises:
         ValueError: if there is no assignment, or it is not clear which.
     """
-    known = key.assignments
+    known = secret.assignments
     if not known:
         raise ValueError(
             "a secret has assignments to grade: got one without any. Make the "
             "notebooks with `coursekit assign`."
         )
     if name is None:
-        name = next(iter(known)) if len(known) == 1 else marked(key, folder)
+        name = next(iter(known)) if len(known) == 1 else marked(secret, folder)
     if name is None:
         raise ValueError(
             f"the secret has {len(known)} assignments, and most notebooks are "
@@ -135,8 +138,8 @@ def plan(
             one["function"],
             float(one["points"]),
             core.find(one["id"]),
-            key.seed("grade", one["id"]),
-            key.seed("secret", one["id"]),
+            secret.seed("grade", one["id"]),
+            secret.seed("secret", one["id"]),
             frozenset(one.get("variants", ())),
             one.get("stub", ""),
         )
@@ -144,21 +147,21 @@ def plan(
     ]
     endings: tuple[str, ...] = ENDINGS
     if "step" in fields:
-        common.append(steps.task_of(key, fields["step"]))
+        common.append(steps.task_of(secret, fields["step"]))
         endings = (*ENDINGS, ".py")  # the learner's file as it is, too
     late = fields.get("deadline")
     return Plan(
-        key,
+        secret,
         class_,
         common,
-        key.mark(name),
+        secret.mark(name),
         tuple(fields.get("setup", ())),
         Deadline.of(late) if late else None,
         endings,
     )
 
 
-def marked(key: Key, folder: Path) -> str | None:
+def marked(secret: Secret, folder: Path) -> str | None:
     """The assignment that most of the marked notebooks were given out for."""
     counted = Counter[str]()
     for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
@@ -166,7 +169,7 @@ def marked(key: Key, folder: Path) -> str | None:
             with suppress(Exception):
                 counted[read_marked(path)[1]] += 1
     counted.pop("", None)
-    names = {key.mark(name): name for name in key.assignments}
+    names = {secret.mark(name): name for name in secret.assignments}
     for mark, n in counted.most_common(1):
         return names.get(mark) if 2 * n > counted.total() else None
     return None

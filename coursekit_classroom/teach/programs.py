@@ -19,7 +19,7 @@ from coursekit_classroom.check.checker import verdict
 from coursekit_classroom.check.core import NONE, Exercise, Switches
 from coursekit_classroom.check.diagnose import mutants
 from coursekit_classroom.teach.judge import Task, right_given
-from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.secret import Secret
 from coursekit_classroom.teach.standalone import (
     NotStandaloneError,
     Standalone,
@@ -51,7 +51,7 @@ class Program:
 
 
 def programs(
-    ids: Sequence[str], key: Key
+    ids: Sequence[str], secret: Secret
 ) -> tuple[list[Program], dict[str, str]]:
     """Every wrong program that some exercises have.
 
@@ -70,7 +70,7 @@ def programs(
         if reason:
             without[id] = reason
             continue
-        found += rejected(id, exercise, key.seed("debug", id))
+        found += rejected(id, exercise, secret.seed("debug", id))
     return found, without
 
 
@@ -123,28 +123,28 @@ def near(pool: Sequence[Program], rate: float) -> list[Program]:
 def distribute(
     names: Iterable[str],
     pool: Sequence[Program],
-    key: Key,
+    secret: Secret,
     known: Mapping[str, Program],
 ) -> dict[str, Program]:
     """A program for each student; who has one keeps it.
 
     Each student has an order of their own of all programs, drawn from the
-    key, and gets the first of those that fewest others have.
+    secret, and gets the first of those that fewest others have.
     """
     given = {n: known[n] for n in names if n in known}
     used = Counter((p.id, p.bugs, p.variants) for p in given.values())
     for name in sorted(set(names) - set(given)):
         order = list(pool)
-        random.Random(key.seed("debug", "student", name)).shuffle(order)
+        random.Random(secret.seed("debug", "student", name)).shuffle(order)
         one = min(order, key=lambda p: used[p.id, p.bugs, p.variants])
         used[one.id, one.bugs, one.variants] += 1
         given[name] = one
     return given
 
 
-# -- the key file ------------------------------------------------------------
+# -- what the secret keeps ---------------------------------------------------
 def entry(program: Program, function: str) -> dict[str, Any]:
-    """What the key keeps of a student's program.
+    """What the secret keeps of a student's program.
 
     The answer's cell is marked with ``exercise``, that of the test with
     ``exercise:test``.
@@ -169,7 +169,7 @@ def entry(program: Program, function: str) -> dict[str, Any]:
 
 
 def entered(fields: Mapping[str, Any]) -> Program:
-    """The program that an entry of the key names."""
+    """The program that an entry of the secret names."""
     debug = fields["debug"]
     return Program(
         debug["exercise"],
@@ -187,7 +187,9 @@ def mutant(program: Program, function: str) -> Standalone:
 
 
 # -- grading ------------------------------------------------------------------
-def to_fix(key: Key, student: str, debug: Mapping[str, Any]) -> list[Task]:
+def to_fix(
+    secret: Secret, student: str, debug: Mapping[str, Any]
+) -> list[Task]:
     """The program that one student has to fix, and the test for it."""
     own = mutant(entered({"debug": debug}), debug["function"])
     fix = Task(
@@ -196,16 +198,15 @@ def to_fix(key: Key, student: str, debug: Mapping[str, Any]) -> list[Task]:
         float(debug["points"]),
         core.find(debug["exercise"]),
         0,
-        key.seed("secret", debug["exercise"], student),
+        secret.seed("secret", debug["exercise"], student),
         frozenset(debug["variants"]),
         debug["stub"],
         frozenset(debug["bugs"]),
-        questions=True,
         setup=(own.prelude,),
     )
     drawn = dict[float, Task]()
     for number in range(DRAWS):  # as many cases reject it as was promised
-        seed = key.seed("grade", fix.id, student, number)
+        seed = secret.seed("grade", fix.id, student, number)
         task = replace(fix, seed=seed)
         drawn.setdefault(abs(rejection_rate(task) - debug["share"]), task)
         if min(drawn) < SAME:
@@ -220,7 +221,6 @@ def to_fix(key: Key, student: str, debug: Mapping[str, Any]) -> list[Task]:
             points=float(test["points"]),
             stub="",
             tells=True,
-            questions=False,
         ),
     ]
 

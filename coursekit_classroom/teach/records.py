@@ -100,14 +100,6 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A question to a student, and its answer for the instructor."""
-
-    ask: str
-    answer: str
-
-
-@dataclass(frozen=True)
 class Graded:
     """One student."""
 
@@ -116,9 +108,6 @@ class Graded:
     """Of what was handed in; empty if nothing was."""
 
     results: list[Result]
-    viva: dict[str, list[Question]] = field(default_factory=dict)
-    """Questions to ask, by exercise."""
-
     seconds: float = 0.0
     cpu: float = 0.0
     memory: int = 0
@@ -149,8 +138,4 @@ def graded(fields: Mapping[str, Any]) -> Graded:
         TypeError, KeyError: if it is of another form.
     """
     results = [Result(**r) for r in fields["results"]]
-    viva = {
-        id: [Question(**q) for q in questions]
-        for id, questions in fields["viva"].items()
-    }
-    return Graded(**{**fields, "results": results, "viva": viva})
+    return Graded(**{**fields, "results": results})

@@ -48,7 +48,7 @@ class Member:
     """Their line of the file, by the names of the columns."""
 
     def entry(self) -> dict[str, Any]:
-        """What the key keeps of them."""
+        """What the secret keeps of them."""
         number = {"number": self.number} if self.number else {}
         return {"name": self.name} | number
 

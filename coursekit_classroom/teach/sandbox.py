@@ -38,7 +38,8 @@ Function = Callable[..., Any]
 HERE = Path(__file__).resolve().parent
 COURSE = HERE.parent
 PACKAGE = Path(coursekit.__file__).resolve().parent
-FILES = ("inside.py", "confine.py", "wire.py", "watch.py")
+OWN, CHECKS = ("inside.py", "confine.py", "wire.py"), ("forbid.py", "watch.py")
+FILES = [HERE / f for f in OWN] + [COURSE / "check" / f for f in CHECKS]
 INSIDE = "/child"  # where FILES lie under bubblewrap
 SECRET = ("coursekit", "coursekit_classroom")  # but for PACKAGE itself
 SYSTEM = (
@@ -172,7 +173,7 @@ def command(isolation: Isolation, limits: Limits, folder: str) -> list[str]:
     if isolation is Isolation.LANDLOCK:
         paths = linked(paths, folder)
         readable = [p for path in readable_paths() for p in without(path)]
-        readable += [str(HERE / name) for name in FILES]
+        readable += map(str, FILES)
         readable += ["/proc/cpuinfo", "/proc/self"]
     sizes = {
         "RLIMIT_AS": limits.memory,
@@ -190,8 +191,9 @@ def command(isolation: Isolation, limits: Limits, folder: str) -> list[str]:
         "filter": isolation is not Isolation.NONE,
         "readable": readable,
     }
-    file = (Path(INSIDE) if inside else HERE) / FILES[0]
-    child = [*PYTHON, str(file), json.dumps(settings)]
+    files = [Path(INSIDE, f.name) if inside else f for f in FILES]
+    settings["imports"] = sorted({str(file.parent) for file in files})
+    child = [*PYTHON, str(files[0]), json.dumps(settings)]
     return [*bubblewrap(limits), *child] if inside else child
 
 
@@ -220,8 +222,8 @@ def bubblewrap(limits: Limits) -> list[str]:
         if any(Path(path).is_relative_to(shown) for shown in readable):
             options += ["--size", "4096", "--tmpfs", path]
             options += ["--remount-ro", path]
-    for name in FILES:
-        options += ["--ro-bind", str(HERE / name), f"{INSIDE}/{name}"]
+    for file in FILES:
+        options += ["--ro-bind", str(file), f"{INSIDE}/{file.name}"]
     options += ["--proc", "/proc", "--dev", "/dev"]
     # Where root grades, the kernel takes the sandbox for root in /proc/sys.
     options += ["--remount-ro", "/proc", "--remount-ro", "/dev"]
@@ -427,6 +429,7 @@ class Sandbox:
         arguments: inspect.BoundArguments,
         seed: int = 0,
         watched: bool = False,
+        forbid: Sequence[str] = (),
     ) -> Outcome:
         """Call a function of the cells.
 
@@ -436,6 +439,7 @@ class Sandbox:
                 gets a stand-in that asks this process.
             seed: of every source of random numbers.
             watched: whether to say what it uses of PyTorch.
+            forbid: full names of what raises if it is called.
 
         Returns:
             the value and the arguments after the call, or in ``error`` a
@@ -451,6 +455,7 @@ class Sandbox:
             "kwargs": arguments.kwargs,
             "seed": seed,
             "watched": watched,
+            "forbidden": list(forbid),
         }
         answer = self._exchange(request)
         try:

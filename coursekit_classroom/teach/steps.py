@@ -26,13 +26,12 @@ from coursekit_classroom.teach.judge import (
     BLANK,
     Session,
     Task,
-    Tried,
     absent,
     nothing,
 )
-from coursekit_classroom.teach.key import Key, derived
 from coursekit_classroom.teach.records import Result
 from coursekit_classroom.teach.sandbox import SandboxError
+from coursekit_classroom.teach.secret import Secret, derived
 from coursekit_classroom.teach.wire import WireError
 from coursekit_classroom.yourfile import observe
 from coursekit_classroom.yourfile.contracts import (
@@ -107,7 +106,7 @@ def kept(source: str) -> str:
     return program.keep(needed({0: program}, [PARTS], {}).get(0, []))
 
 
-def task_of(key: Key, step: dict[str, Any]) -> "StepTask":
+def task_of(secret: Secret, step: dict[str, Any]) -> "StepTask":
     """A step of an assignment, the same for all students."""
     id = id_of(step["chapter"])
     return StepTask(
@@ -115,8 +114,8 @@ def task_of(key: Key, step: dict[str, Any]) -> "StepTask":
         PARTS,
         float(step["points"]),
         NO_EXERCISE,
-        key.seed("grade", id),
-        key.seed("secret", id),
+        secret.seed("grade", id),
+        secret.seed("secret", id),
         stub=step["stub"],
         chapter=step["chapter"],
         counted=tuple(step["counted"]),
@@ -148,15 +147,15 @@ class StepTask(Task):
 
     def examine(
         self, answer: Answer, cells: tuple[str, ...], session: Session
-    ) -> tuple[Result, Tried | None]:
+    ) -> Result:
         """Call the student's parts, contract by contract."""
         if "".join(answer.source.split()) == "".join(kept(self.stub).split()):
-            return nothing(self, "not attempted", BLANK), None
+            return nothing(self, "not attempted", BLANK)
         examined = Examined(self, (*cells, CELL), session)
         try:
-            return examined.result(), None
+            return examined.result()
         except SandboxError as error:
-            return examined.ended(error), None
+            return examined.ended(error)
 
 
 class Remote:

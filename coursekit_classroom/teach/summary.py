@@ -10,17 +10,6 @@ from coursekit_classroom.teach.records import STATUSES, Graded, Result
 
 UNNAMED = "wrong in a way that the catalogue does not know"
 NOT_RECOGNIZED = "Wrong; cause not recognized."  # as a report says it
-LOOKS = {  # of the bars; told apart by hatching as well as by color
-    "ok": ("blue", ""),
-    "wrong": ("orange", "//"),
-    "error": ("yellow", ".."),
-    "timeout": ("purple", "xx"),
-    "died": ("black", ""),
-    "protocol": ("gray", "++"),
-    "not attempted": ("white", ""),
-    "unreadable": ("sky", "--"),
-}
-assert list(LOOKS) == list(STATUSES)
 
 
 @dataclass(frozen=True)
@@ -75,39 +64,21 @@ def tally(results: Sequence[Result]) -> Tally:
     )
 
 
-def markdown(class_: Sequence[Graded], title: str, plot: str = "") -> str:
-    """The summary as Markdown.
-
-    Args:
-        class_: what grading found for each student.
-        title: of the page.
-        plot: file of the picture, if there is one.
-    """
-    return pages.markdown(blocks(class_, title, ("", plot) if plot else None))
+def markdown(class_: Sequence[Graded], title: str) -> str:
+    """The summary as Markdown, under a title."""
+    return pages.markdown(blocks(class_, title))
 
 
-def html(class_: Sequence[Graded], title: str, picture: str = "") -> str:
-    """The same as a page that needs no other file.
-
-    Args:
-        class_: what grading found for each student.
-        title: of the page.
-        picture: SVG, put into the page.
-    """
-    shown = (picture, "") if picture else None
-    return pages.html(list(blocks(class_, title, shown)))
+def html(class_: Sequence[Graded], title: str) -> str:
+    """The same as a page that needs no other file."""
+    return pages.html(list(blocks(class_, title)))
 
 
-def blocks(
-    class_: Sequence[Graded], title: str, picture: tuple[str, str] | None
-) -> Iterator[Block]:
-    """The summary; a picture is SVG and the name of its file."""
-    found = tallies(class_)
+def blocks(class_: Sequence[Graded], title: str) -> Iterator[Block]:
+    """The summary."""
     yield "title", title
     yield "text", sizes(class_)
-    if picture:
-        yield "picture", (*picture, described(found))
-    for t in found:
+    for t in tallies(class_):
         mean = f"{t.mean:.2f} of {t.max_points:g} points on average"
         yield "heading", f"{t.exercise}: {mean}"
         counts = [(STATUSES[s], str(n)) for s, n in t.statuses.items()]
@@ -137,52 +108,3 @@ def sizes(class_: Sequence[Graded]) -> str:
         f"{len(class_)} students; of {of:g} points the median is "
         f"{middle:g}, the lowest {points[0]:g}, the highest {points[-1]:g}."
     )
-
-
-def described(found: Sequence[Tally]) -> str:
-    """What the picture shows, for those who do not see it."""
-    parts = [
-        f"{t.exercise}: "
-        + ", ".join(f"{n} {STATUSES[s]}" for s, n in t.statuses.items())
-        for t in found
-    ]
-    return "Students by result. " + "; ".join(parts) + "."
-
-
-def draw(class_: Sequence[Graded]) -> str:
-    """The results as bars, one an exercise, in SVG.
-
-    Raises:
-        ModuleNotFoundError: if matplotlib is not installed.
-    """
-    from coursekit_classroom import figures
-
-    found = tallies(class_)
-    used = [s for s in STATUSES if any(s in t.statuses for t in found)]
-    colors = figures.COLORS | {"white": "white"}
-    height = 1.2 + 0.5 * len(found) + 0.25 * len(used)
-    figure, (ax,) = figures.new_figure(height)
-    left = [0] * len(found)
-    for status in used:
-        color, hatch = LOOKS[status]
-        width = [t.statuses.get(status, 0) for t in found]
-        ax.barh(
-            range(len(found)),
-            width,
-            left=left,
-            color=colors[color],
-            hatch=hatch,
-            edgecolor="white" if hatch else colors["black"],
-            linewidth=0.6,
-            label=STATUSES[status],
-        )
-        left = [a + b for a, b in zip(left, width, strict=True)]
-    ax.set_yticks(range(len(found)), [t.exercise for t in found])
-    ax.invert_yaxis()
-    ax.set_xlabel("students")
-    ax.locator_params(axis="x", integer=True)
-    figure.legend(loc="outside lower left", fontsize=9)
-    said = described(found)
-    drawn = figures.svg(figure, "summary", "Results by exercise", said)
-    figures.plt.close(figure)
-    return drawn

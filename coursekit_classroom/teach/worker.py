@@ -37,7 +37,7 @@ from coursekit_classroom.teach.judge import (
     examined,
     nothing,
 )
-from coursekit_classroom.teach.records import Graded, Question, Result
+from coursekit_classroom.teach.records import Graded, Result
 from coursekit_classroom.teach.sandbox import (
     START_S,
     Isolation,
@@ -92,7 +92,7 @@ def serve(
 def nothing_from_here() -> Iterator[None]:
     """Let processes that start import nothing from the current folder.
 
-    It may be that of the submissions, and these processes can read the key.
+    It may be that of the submissions, and these processes can read the secret.
     """
     path, environment, here = sys.path[:], dict(os.environ), Path.cwd()
     if here not in Path(__file__).parents:
@@ -164,7 +164,6 @@ class Worker:
         """
         began = time.monotonic()
         results = list[Result]()
-        questions = dict[str, list[Question]]()
         used: dict[str, Any] = {"cpu_s": 0.0, "wall_s": 0.0, "memory": 0}
         while len(results) < len(tasks):
             is_read = False
@@ -177,9 +176,6 @@ class Worker:
                     if "result" in answer:
                         row = Result(**answer["result"])
                         results.append(replace(row, isolation=self.isolation))
-                        if more := answer["questions"]:
-                            made = [Question(**one) for one in more]
-                            questions[row.exercise] = made
                 used = answer["used"]
             except Lost as lost:
                 failed = tasks[len(results) :][: 1 if is_read else None]
@@ -194,7 +190,6 @@ class Worker:
             student,
             sha256,
             results,
-            questions,
             round(time.monotonic() - began, 2),
             round(used["cpu_s"], 2),
             used["memory"],

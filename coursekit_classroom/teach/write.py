@@ -5,7 +5,6 @@ import hashlib
 import io
 import os
 import re
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from coursekit_classroom.teach.sandbox import Isolation
 
 COLUMNS = (
     *("student", "exercise", "points", "max_points", "status", "diagnosis"),
-    *("used_library", "notebook_sha256", "isolation", "key_id", "version"),
+    *("used_library", "notebook_sha256", "isolation", "secret_id", "version"),
     *("notebook", "days_late", "late_penalty", "automatic"),
 )
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
@@ -76,11 +75,6 @@ class Files:
         """Who is graded already, and which sheets were written."""
         return Progress(with_ending(self.sheet, ".progress"))
 
-    @property
-    def viva(self) -> Path:
-        """Questions, apart from what students get."""
-        return (self.feedback or self.sheet).parent / "viva"
-
     def try_out(self, students: Iterable[str], submissions: Path) -> None:
         """Fail before hours of grading, not after.
 
@@ -99,7 +93,7 @@ class Files:
         for path in (self.sheet, self.timing, self.progress.path):
             if path.is_dir():
                 raise ValueError(f"a sheet is a file: got {path}, a folder.")
-        names = ("summary.svg", "summary.md", "summary.html")
+        names = ("summary.md", "summary.html")
         ours = (
             self.sheet,
             self.timing,
@@ -108,8 +102,7 @@ class Files:
         )
         taken = {str(path.resolve()).lower() for path in ours}
         for student in students:
-            viva = with_ending(self.viva / student, ".md")
-            for page in (viva, *self.pages(student)):
+            for page in self.pages(student):
                 name = str(page.resolve()).lower()
                 if name in taken:
                     raise ValueError(
@@ -164,13 +157,13 @@ def write(path: Path, text: str) -> None:
 def write_all(
     class_: Sequence[Graded],
     files: Files,
-    key_id: str,
+    secret_id: str,
     version: str,
     book: str = "",
 ) -> None:
-    """Write the sheet, the times, the summary, feedback and questions."""
+    """Write the sheet, the times, the summary and the feedback."""
     files.refuse_edits()
-    text = sheet(class_, key_id, version)
+    text = sheet(class_, secret_id, version)
     files.progress.note({"sheet": hashlib.sha256(text.encode()).hexdigest()})
     write(files.sheet, text)
     times = [
@@ -178,19 +171,18 @@ def write_all(
         for s in class_
     ]
     write(files.timing, table(TIMES, times))
-    write_summary(class_, files)
+    title = f"Summary of {files.sheet.name}"
+    write(files.beside("summary.md"), summary.markdown(class_, title))
+    write(files.beside("summary.html"), summary.html(class_, title))
     for student in class_:
         for page in files.pages(student.student):
             make = (
                 feedback.html if page.suffix == ".html" else feedback.markdown
             )
             write(page, make(student, book))
-        if student.viva:
-            base = files.viva / student.student
-            write(with_ending(base, ".md"), feedback.viva_markdown(student))
 
 
-def sheet(class_: Sequence[Graded], key_id: str, version: str) -> str:
+def sheet(class_: Sequence[Graded], secret_id: str, version: str) -> str:
     """A row for each student and exercise."""
     rows = [
         (
@@ -203,7 +195,7 @@ def sheet(class_: Sequence[Graded], key_id: str, version: str) -> str:
             " ".join(r.used_library),
             student.sha256,
             r.isolation,
-            key_id,
+            secret_id,
             version,
             cell(student_id(r.notebook)),
             r.days_late,
@@ -214,21 +206,6 @@ def sheet(class_: Sequence[Graded], key_id: str, version: str) -> str:
         for r in student.results
     ]
     return table(COLUMNS, rows)
-
-
-def write_summary(class_: Sequence[Graded], files: Files) -> None:
-    """Write the class on a page, with a picture if matplotlib is there."""
-    title, picture = f"Summary of {files.sheet.name}", ""
-    plot = files.beside("summary.svg")
-    try:
-        picture = summary.draw(class_)
-        write(plot, picture)
-    except ModuleNotFoundError as error:
-        print(f"no plot in the summary: {error}", file=sys.stderr)
-    text = summary.markdown(class_, title, plot.name if picture else "")
-    write(files.beside("summary.md"), text)
-    page = summary.html(class_, title, picture)
-    write(files.beside("summary.html"), page)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -267,8 +244,6 @@ def last_words(
     yield f"sheet     {files.sheet}"
     if files.feedback is not None:
         yield f"feedback  {files.feedback}"
-    if any(s.viva for s in class_):
-        yield f"questions {files.viva} (not for students)"
     yield f"summary   {files.beside('summary.html')}"
     yield from look_at(class_, collected, plan, found)
     if isolation is Isolation.NONE:

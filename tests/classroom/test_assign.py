@@ -38,9 +38,9 @@ from coursekit_classroom.teach import (
     programs,
     sandbox,
 )
-from coursekit_classroom.teach.key import Key
 from coursekit_classroom.teach.read import read_submission
 from coursekit_classroom.teach.roster import read_roster, safe_name
+from coursekit_classroom.teach.secret import Secret
 from coursekit_classroom.teach.standalone import (
     NotStandaloneError,
     standalone,
@@ -92,7 +92,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def key():
-    return Key("5e" * 32)
+    return Secret("5e" * 32)
 
 
 def cells(path):
@@ -123,7 +123,7 @@ def test_students_get_texts_stubs_and_checks(made):
 
 def test_what_is_given_out_says_for_which_assignment(made):
     """By a mark that another key, and another name, does not give."""
-    key, name = Key.load(made / "assignment-secret.txt"), "04_attention"
+    key, name = Secret.load(made / "assignment-secret.txt"), "04_attention"
     for path in (
         f"student/{name}",
         f"nbgrader/source/{name}/{name}",
@@ -138,10 +138,10 @@ def test_what_is_given_out_says_for_which_assignment(made):
         }
         assessed = {id for id, kind in kinds.items() if kind == "assessed"}
         assert assessed == {"attention/attend"} < set(kinds)
-    marks = {key.mark(name), key.mark("other"), Key("5e" * 32).mark(name)}
+    marks = {key.mark(name), key.mark("other"), Secret("5e" * 32).mark(name)}
     assert len(marks) == 3
     assert all(re.fullmatch("[0-9a-f]{12}", mark) for mark in marks)
-    assert not any(mark in key.secret for mark in marks)
+    assert not any(mark in key.digits for mark in marks)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
@@ -244,14 +244,14 @@ def test_the_instructor_gets_solutions_and_variants(made):
     assert "Solution: ★ Implement: attention" in text
     assert "Variants of `attention/attend`: true_hides." in text
     assert {d.id for d in declared(path)} == {d.id for d in declared(CHAPTER)}
-    key = Key.load(made / "assignment-secret.txt")
+    key = Secret.load(made / "assignment-secret.txt")
     assert key.id in text
-    assert key.secret not in text
+    assert key.digits not in text
 
 
 # -- the key -----------------------------------------------------------------
 def test_the_key_knows_what_was_asked(made):
-    key = Key.load(made / "assignment-secret.txt")
+    key = Secret.load(made / "assignment-secret.txt")
     plan = key.assignments["04_attention"]
     assert plan["page"] == "04_attention"
     fields = plan["exercises"]
@@ -323,7 +323,7 @@ def test_errors_are_said(tmp_path):
 def test_an_assessed_exercise_may_be_of_any_page(tmp_path):
     other = ROOT / "book/05_masks.md"
     run(tmp_path, CHAPTER, other, assess=["masks/is_causal"])
-    found = Key.load(tmp_path / "assignment-secret.txt").assignments
+    found = Secret.load(tmp_path / "assignment-secret.txt").assignments
     kinds = {
         e["id"]: e["kind"] for a in found.values() for e in a["exercises"]
     }
@@ -336,7 +336,7 @@ def test_everybody_on_the_roster_is_in_each_assignment(tmp_path):
     class_ = tmp_path / "class.csv"
     class_.write_text("id,name\nada,Ada\nbob,Bob\n")
     run(tmp_path, CHAPTER, roster=str(class_))
-    found = Key.load(tmp_path / "assignment-secret.txt").assignments
+    found = Secret.load(tmp_path / "assignment-secret.txt").assignments
     for name in (CHAPTER.stem, "debug"):
         assert set(found[name]["students"]) == {"ada", "bob"}
     assert "debug" not in found[CHAPTER.stem]["students"]["ada"]
@@ -356,7 +356,7 @@ def test_some_exercises_for_other_points_until_a_day(tmp_path, capsys):
         late_days=2,
         name="homework-2",
     )
-    plan = Key.load(tmp_path / "assignment-secret.txt").assignments[
+    plan = Secret.load(tmp_path / "assignment-secret.txt").assignments[
         "homework-2"
     ]
     assert plan["page"] == "04_attention"
@@ -385,7 +385,9 @@ def test_some_exercises_for_other_points_until_a_day(tmp_path, capsys):
     assert "attend_in_blocks" not in text  # the control: what is not chosen
     other = ROOT / "book/05_masks.md"
     run(tmp_path, CHAPTER, other, only=["masks/is_causal"])
-    assert set(Key.load(tmp_path / "assignment-secret.txt").assignments) == {
+    assert set(
+        Secret.load(tmp_path / "assignment-secret.txt").assignments
+    ) == {
         "homework-2",
         other.stem,
     }
@@ -488,7 +490,8 @@ def test_two_pages_of_one_name_are_two_assignments(tmp_path):
     out = run(tmp_path, CHAPTER, further)
     names = {"book-04_attention", "further-04_attention"}
     assert (
-        set(Key.load(tmp_path / "assignment-secret.txt").assignments) == names
+        set(Secret.load(tmp_path / "assignment-secret.txt").assignments)
+        == names
     )
     assert {p.stem for p in (out / "student").iterdir()} == names
 
@@ -581,7 +584,7 @@ def test_exercises_of_an_overlay(tmp_path):
         assert "overlay/warmup.py" in file.namelist()
     # One that is in both counts as it is in the overlay.
     run(tmp_path, CHAPTER, overlay=str(own))
-    plan = Key.load(tmp_path / "assignment-secret.txt").assignments[
+    plan = Secret.load(tmp_path / "assignment-secret.txt").assignments[
         "04_attention"
     ]
     [first] = [f for f in plan["exercises"] if f["id"] == "attention/attend"]
@@ -759,7 +762,7 @@ def test_a_program_depends_on_key_and_student_alone(pool, key):
     names = [f"s{number}" for number in range(13)]
     one = programs.distribute(names, hard, key, {})
     assert one == programs.distribute(names[::-1], hard, key, {})
-    other = programs.distribute(names, hard, Key("a7" * 32), {})
+    other = programs.distribute(names, hard, Secret("a7" * 32), {})
     assert sum(one[n] == other[n] for n in names) < 5
     # Who comes later takes nothing from anybody.
     more = programs.distribute([*names, "a0"], hard, key, one)
@@ -779,7 +782,7 @@ def debug(tmp_path_factory):
 
 
 def test_each_student_gets_a_notebook(debug):
-    key = Key.load(debug / "assignment-secret.txt")
+    key = Secret.load(debug / "assignment-secret.txt")
     plan = key.assignments["debug"]
     assert set(plan["students"]) == {f"s{i}" for i in range(5)}
     sources = set()
@@ -824,7 +827,7 @@ def test_a_student_who_comes_later_changes_nothing(debug, tmp_path):
     class_.write_text("id,name\nnew,New\ns0,Other name\ns3,S 3\n")
     run(tmp_path, roster=str(class_))
     before, after = (
-        Key.load(folder / "assignment-secret.txt").assignments["debug"][
+        Secret.load(folder / "assignment-secret.txt").assignments["debug"][
             "students"
         ]
         for folder in (debug, tmp_path)
@@ -970,7 +973,7 @@ def test_otters_tests_give_what_is_partly_right_its_part(made, source, right):
                 told[number] = str(error)
                 continue
             passed += float(re.search(r"points: (\S+)", cell.source)[1])
-    id, key = "attention/attend", Key.load(made / "assignment-secret.txt")
+    id, key = "attention/attend", Secret.load(made / "assignment-secret.txt")
     report = coursekit.check(
         id,
         space["attend_yourself"],

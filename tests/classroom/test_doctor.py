@@ -19,7 +19,6 @@ from in_process import InProcess
 from coursekit_classroom.teach import doctor, sandbox
 from coursekit_classroom.teach.doctor import BROKEN, HELD, UNTRIED, Finding
 from coursekit_classroom.teach.judge import Task
-from coursekit_classroom.teach.key import derived
 from coursekit_classroom.teach.records import Graded, Result
 from coursekit_classroom.teach.sandbox import (
     Isolation,
@@ -27,6 +26,7 @@ from coursekit_classroom.teach.sandbox import (
     Sandbox,
     survivors,
 )
+from coursekit_classroom.teach.secret import derived
 from coursekit_classroom.teach.worker import Worker
 
 ATTACKS = {a.name: a for a in doctor.read_attacks()}

@@ -23,7 +23,6 @@ from coursekit_classroom.check.forbid import (
     forbidden,
     locate,
 )
-from coursekit_classroom.teach import library
 
 
 def by_module(x):
@@ -308,21 +307,3 @@ def test_a_model_of_the_lesson_runs_where_an_exercise_hands_it_over():
     right = ask(model)
     with forbidden(LESSON) as allowed:
         assert torch.equal(allowed(ask)(model), right)
-
-
-@pytest.mark.parametrize(
-    ("cell", "is_seen"),
-    [
-        ("from coursekit.minimal import attention as a\nf = a", True),
-        ("import coursekit.minimal as m\nf = lambda *x: m.merge(*x)", True),
-        (
-            "from coursekit_classroom import lesson\nf = lesson.load(4).Head",
-            True,
-        ),
-        ("from coursekit.minimal_seq2seq import *\nf = translate", True),
-        ("def attention(q, k, v): return minimal", False),
-        ("from torch import nn\nf = nn.LayerNorm", False),
-    ],
-)
-def test_a_submission_that_names_the_lesson_is_seen(cell, is_seen):
-    assert bool(library.used([cell], LESSON)) == is_seen

@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from coursekit_classroom.teach.key import Key
+from coursekit_classroom.teach.secret import Secret
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "04_attention"
@@ -120,7 +120,7 @@ def test_otter_assigns_and_grades(made, call):
     here = made / "otter" / NAME
     call("otter", "assign", f"{NAME}.ipynb", "dist", at=here)
     text = (here / "dist/student" / f"{NAME}.ipynb").read_text("utf8")
-    key = Key.load(made.parent / "assignment-secret.txt")
+    key = Secret.load(made.parent / "assignment-secret.txt")
     seed = str(key.seed("grade", "attention/attend"))
     assert seed in (here / f"{NAME}.ipynb").read_text("utf8")
     for secret in (seed, "BEGIN SOLUTION", "masked_fill(~vis"):

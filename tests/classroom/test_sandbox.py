@@ -136,6 +136,28 @@ def test_what_a_call_uses_is_told_if_it_is_watched(ran):
     assert used == call(products, bound, watched=True).used
 
 
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("torch.bmm", "torch.bmm(x[None], x[None])"),
+        (
+            "coursekit.minimal",
+            "__import__('coursekit.minimal').minimal.causal_mask(3, 3)",
+        ),
+    ],
+)
+def test_what_is_forbidden_raises_where_it_is_called(ran, name, source):
+    """It does so in the notebook, too; elsewhere it is what it was."""
+    box, bound = ran[0], bind(lambda x: x, torch.ones(3, 3))
+    for _ in range(2):
+        found = box.call(f"lambda x: {source}", bound, forbid=[name])
+        assert isinstance(found.error, Raised)
+        assert found.error.kind == "ForbiddenError"
+        assert f"without {name}" in found.error.text
+    free = box.call(f"lambda x: {source}", bound, forbid=["torch.mm"])
+    assert getattr(free.error, "kind", "") != "ForbiddenError"
+
+
 def test_the_same_seed_gives_what_it_gives_in_this_process(ran):
     def draws(n):
         return torch.rand(n), random.random(), numpy.random.rand()

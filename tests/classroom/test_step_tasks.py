@@ -19,8 +19,8 @@ from coursekit_classroom import yourfile
 from coursekit_classroom.check.call import Outcome
 from coursekit_classroom.teach import doctor, steps
 from coursekit_classroom.teach.judge import Session, read
-from coursekit_classroom.teach.key import Key
 from coursekit_classroom.teach.sandbox import Isolation, Limits, Sandbox
+from coursekit_classroom.teach.secret import Secret
 from coursekit_classroom.yourfile import contracts, loading
 from coursekit_classroom.yourfile.contracts.base import ContractError
 
@@ -42,7 +42,7 @@ def task(chapter, names=None):
     due = [c.check.__name__ for c in contracts.due(chapter, parts)]
     step = {"chapter": chapter, "points": 10, "counted": names or due}
     stub = yourfile.text(chapter)
-    return steps.task_of(Key("5" * 64), step | {"stub": stub})
+    return steps.task_of(Secret("5" * 64), step | {"stub": stub})
 
 
 def row(tmp_path, session, source, asked):
@@ -296,7 +296,7 @@ def test_assign_and_grade_a_step(tmp_path, monkeypatch, capsys):
     assert "Attention: softmax" in capsys.readouterr().out
     given = Path("dist/student/step_04.ipynb")
     made = json.loads(given.read_text("utf-8"))
-    mark = Key.load("assignment-secret.txt").mark("step_04")
+    mark = Secret.load("assignment-secret.txt").mark("step_04")
     assert made["metadata"]["coursekit"] == {"assignment": mark}
     cells = made["cells"]
     (stub,) = [c for c in cells if "exercise" in c["metadata"]]

@@ -21,8 +21,8 @@ from coursekit_classroom.teach.judge import (
     StartError,
     Task,
 )
-from coursekit_classroom.teach.key import Key
 from coursekit_classroom.teach.sandbox import Isolation, Limits, best
+from coursekit_classroom.teach.secret import Secret
 from coursekit_classroom.teach.worker import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +48,6 @@ def odd(paths, tasks, first, take, limits):
             time.sleep(10**6)
         yield {
             "result": worker.nothing(tasks[number], "ok", "fine"),
-            "questions": [],
         }
     yield {"used": sandbox.Usage(1.5, 2.5, 7)}
 
@@ -179,7 +178,7 @@ def submissions(folder, source):
     id = "masks/is_causal"
     text = doctor.notebook(source, id)
     (folder / "submissions" / "eve.ipynb").write_text(text, "utf8")
-    made = Key.create(folder / "assignment-secret.txt")
+    made = Secret.create(folder / "assignment-secret.txt")
     exercise = {"id": id, "function": "is_causal", "points": 8}
     made.assignments = {"a": {"exercises": [exercise]}}
     made.save()

@@ -34,9 +34,9 @@ from coursekit.tokenizer import BPETokenizer, CharTokenizer, load_tokenizer
 from coursekit.training import new_state
 from coursekit_classroom.notebooks.declared import declared
 from coursekit_classroom.teach import wire as sandbox_wire
-from coursekit_classroom.teach.key import Key
 from coursekit_classroom.teach.read import read_submission
 from coursekit_classroom.teach.roster import read_roster
+from coursekit_classroom.teach.secret import Secret
 from coursekit_classroom.yourfile.capstone import predicted
 from tests.fuzz import folder, target
 from tests.references import write_model_bin
@@ -359,9 +359,9 @@ def records(rng):
     with folder() as path:
         file = path / "assignment-secret.txt"
         file.write_bytes(json_bytes(rng, json.dumps(KEY).encode()))
-        found = refuses(lambda: Key.load(file))
+        found = refuses(lambda: Secret.load(file))
         if found is not None:
-            assert len(bytes.fromhex(found.secret)) == 32
+            assert len(bytes.fromhex(found.digits)) == 32
             assert isinstance(found.seed("grade", "x"), int)
         file.write_bytes(json_bytes(rng, json.dumps(MADE).encode()))
         made = refuses(lambda: predicted(file))

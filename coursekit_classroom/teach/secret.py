@@ -1,4 +1,4 @@
-"""The instructor's key: from it come the hidden cases and every seed.
+"""The instructor's secret: from it come the hidden cases and every seed.
 
 Whoever has the file can draw the cases of every student, so it stays with
 the instructor: it is no part of what students get, nor of the repository.
@@ -50,15 +50,15 @@ PLAN = {
 """The shape of an assignment, as :func:`misfit` takes it."""
 
 
-class KeyFileError(ValueError):
-    """A key file that is missing, damaged or already there."""
+class SecretError(ValueError):
+    """A secret's file that is missing, damaged or already there."""
 
 
 @dataclass
-class Key:
-    """A secret, and what was decided under it."""
+class Secret:
+    """A secret number, and what was decided under it."""
 
-    secret: str
+    digits: str
     """64 hexadecimal digits."""
 
     assignments: dict[str, Any] = field(default_factory=dict)
@@ -68,46 +68,46 @@ class Key:
     """Where it was read from, and :meth:`save` writes it."""
 
     @classmethod
-    def create(cls, path: str | Path) -> "Key":
+    def create(cls, path: str | Path) -> "Secret":
         """Draw a new secret and write its file, for its owner's eyes only.
 
         Raises:
-            KeyFileError: if there is such a file already: a new key would
+            SecretError: if there is such a file already: a new one would
                 draw other cases than the one that students were graded by.
         """
-        key = cls(secrets.token_hex(BYTES), path=Path(path))
+        secret = cls(secrets.token_hex(BYTES), path=Path(path))
         try:
-            key._write(Path(path), os.O_EXCL)
+            secret._write(Path(path), os.O_EXCL)
         except FileExistsError:
-            raise KeyFileError(
+            raise SecretError(
                 f"{path} exists already, and grades depend on it: give "
                 "another name for a new secret."
             ) from None
         except OSError as error:
-            raise KeyFileError(
+            raise SecretError(
                 f"the secret cannot be written to {path}: {error.strerror}."
             ) from None
-        return key
+        return secret
 
     @classmethod
-    def load(cls, path: str | Path) -> "Key":
-        """Read a key's file.
+    def load(cls, path: str | Path) -> "Secret":
+        """Read a secret's file.
 
         Raises:
-            KeyFileError: if there is none, or it is not as it was written.
+            SecretError: if there is none, or it is not as it was written.
         """
         try:
             text = Path(path).read_text("utf-8")
         except FileNotFoundError:
-            raise KeyFileError(
+            raise SecretError(
                 f"there is no secret at {path}. `coursekit assign` makes one; "
                 "grading needs the very file that the assignment was made "
                 "with."
             ) from None
         except (OSError, UnicodeDecodeError) as error:
-            raise KeyFileError(f"{path} cannot be read: {error}.") from None
+            raise SecretError(f"{path} cannot be read: {error}.") from None
         if not text.strip():
-            raise KeyFileError(f"{path} is empty: it holds no secret.")
+            raise SecretError(f"{path} is empty: it holds no secret.")
         try:
             found = parse_json(text)
             secret, version = found["secret"], found["version"]
@@ -116,18 +116,18 @@ class Key:
         except (KeyError, TypeError, ValueError, AttributeError):
             whole = False
         if not whole or not isinstance(assignments, dict):
-            raise KeyFileError(
+            raise SecretError(
                 f"{path} is no secret, or damaged: it should be JSON with a "
                 f"`secret` of {2 * BYTES} hexadecimal digits. Restore it "
                 "from a copy."
             )
         if version != VERSION:
-            raise KeyFileError(
+            raise SecretError(
                 f"{path} is a secret of version {version!r}; this coursekit "
                 f"reads version {VERSION}."
             )
         if wrong := misfit(assignments, {...: PLAN}, "assignments"):
-            raise KeyFileError(
+            raise SecretError(
                 "a secret's assignments are as `coursekit assign` writes "
                 f"them: got {wrong} in {path}. Restore it from a copy."
             )
@@ -137,17 +137,17 @@ class Key:
         """Write it back, with its assignments, all or nothing.
 
         Raises:
-            KeyFileError: if it has no file, or that cannot be written.
+            SecretError: if it has no file, or that cannot be written.
         """
         if self.path is None:
-            raise KeyFileError("this key has no file; use Key.create.")
+            raise SecretError("this secret has no file; use Secret.create.")
         beside = self.path.with_name(self.path.name + ".new")
         try:
             beside.unlink(missing_ok=True)
             self._write(beside, os.O_EXCL)
             beside.replace(self.path)
         except OSError as error:
-            raise KeyFileError(
+            raise SecretError(
                 f"the secret cannot be written to {self.path}: "
                 f"{error.strerror}."
             ) from None
@@ -156,7 +156,7 @@ class Key:
         content = {
             "version": VERSION,
             "id": self.id,
-            "secret": self.secret,
+            "secret": self.digits,
             "assignments": self.assignments,
         }
         mode = os.O_WRONLY | os.O_CREAT | flags
@@ -166,23 +166,23 @@ class Key:
 
     @property
     def id(self) -> str:
-        """Eight digits that name the key and tell nothing about it."""
+        """Eight digits that name it and tell nothing about it."""
         return self._digest("id").hex()[:8]
 
     def mark(self, assignment: str) -> str:
         """Twelve digits that name an assignment, for what is given out.
 
-        They tell nothing about the key.
+        They tell nothing about the secret.
         """
         return self._digest("assignment", assignment).hex()[:12]
 
     def seed(self, *names: str | int) -> int:
         """A number for these names, such as an exercise's and a student's.
 
-        Without the key nobody can tell it, whatever other seeds they know.
+        Without the secret nobody can tell it, whatever other seeds they know.
 
         Returns:
-            0 to 2**63 - 1; always the same for the same key and names.
+            0 to 2**63 - 1; always the same for the same secret and names.
         """
         digest = self._digest("seed", *names)
         return int.from_bytes(digest[:8], "big") >> 1
@@ -190,7 +190,7 @@ class Key:
     def _digest(self, *names: str | int) -> bytes:
         # As JSON, since ("a", "bc") and ("ab", "c") are different names.
         text = json.dumps([str(n) for n in names]).encode()
-        key = bytes.fromhex(self.secret)
+        key = bytes.fromhex(self.digits)
         return hmac.new(key, text, hashlib.sha256).digest()
 
 
