@@ -56,8 +56,9 @@ class Cell:
     def exercise(self) -> str:
         """The id of the exercise that this cell answers, or nothing."""
         found = self.metadata.get("exercise")
-        known = isinstance(found, str) and len(found) <= 100
-        return found if known and found.isprintable() else ""
+        if isinstance(found, str) and len(found) <= 100:
+            return found if found.isprintable() else ""
+        return ""
 
     @property
     def tags(self) -> set[str]:
