@@ -54,7 +54,7 @@ def row(tmp_path, session, source, asked):
     answer = submission.answers[asked.id]
     session.begin()
     cells = (*answer.helpers, answer.source)
-    return asked.examine(answer, cells, session)[0]
+    return asked.examine(answer, cells, session)
 
 
 # -- the contracts, from outside ---------------------------------------------
