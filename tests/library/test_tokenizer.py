@@ -471,7 +471,7 @@ def test_damaged_ranks(line, rule, tmp_path):
     assert BPETokenizer(bpe.read_ranks(path)).vocab_size == 256
     path.write_bytes(b"\n".join([*lines, line]))
     with pytest.raises(ValueError, match=rule):
-        bpe.read_ranks(path)
+        BPETokenizer(bpe.read_ranks(path))
 
 
 # --- other bad input --------------------------------------------------------
