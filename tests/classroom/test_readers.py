@@ -150,7 +150,7 @@ def test_what_a_file_does_when_it_is_run_is_shown_and_not_run(folder):
             if main in cell.source:
                 assert cell.cell_type == "markdown", path
                 shown.add(path.stem)
-    assert "minimal" in shown
+    assert "12_generation" in shown
 
 
 def test_links_between_pages_lead_from_notebook_to_notebook(folder):
