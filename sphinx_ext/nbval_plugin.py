@@ -9,16 +9,37 @@ kernels are forks of one process (`kernels.py`).
 import contextlib
 import json
 import os
+import sys
 from pathlib import Path
+from uuid import uuid4
 
 import kernels
 import nbformat
+import nbval.kernel
 import nbval.plugin
 import pytest
+from jupyter_client.manager import KernelManager
 from nbval.kernel import RunningKernel
+from traitlets import default
 
 SECONDS = Path(__file__).parent.parent / "results" / "chapters.json"
 OUTPUTS = ("stream", "display_data", "execute_result", "error")
+
+
+class FileManager(KernelManager):
+    """Reaches its kernel by files; two workers may guess the same port."""
+
+    @default("transport")
+    def _by_files(self):
+        return "ipc"
+
+    @default("ip")
+    def _files(self):
+        return str(Path(os.environ["JUPYTER_PATH"], uuid4().hex))
+
+
+if sys.platform == "linux":
+    nbval.kernel.KernelManager = FileManager
 
 
 class Kernel(RunningKernel):
