@@ -142,7 +142,7 @@ export const STRINGS = {
   "checkpoint.title": "your own model",
   "checkpoint.drop": "Choose a model's zip, or drop it here. Its model.safetensors"
     + " alone can be looked at; with config.json and tokenizer.json it runs, too.",
-  "checkpoint.text": "The cat sat on the street",
+  "checkpoint.text": "The cat sat on the mat",
   "checkpoint.tensor": "Tensor",
   "checkpoint.shape": "{shape}: {n} numbers, the largest {largest}",
   "checkpoint.picture": "{name}, {shape}: red is positive, blue negative.",
