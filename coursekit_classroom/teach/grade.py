@@ -190,7 +190,7 @@ class Batch:
 
         Returns:
             who is graded, and whether that is everybody: an interrupt from
-            the secretboard ends it early.
+            the keyboard ends it early.
         """
         progress, worker, done = self.files.progress, self.worker, []
         progress.path.parent.mkdir(parents=True, exist_ok=True)

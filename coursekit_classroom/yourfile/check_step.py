@@ -206,7 +206,8 @@ def train(path: Path, file: File, steps: int) -> tuple[bool, float]:
         print(columns(samples(file, model, tokenizer, book.before)))
         if file.chapter >= 9:  # a whole GPT
             zipped = path.with_suffix(".zip")
-            print(save_as_zip(zipped, model, tokenizer, SIZES))
+            sizes = (vocab_size, *SIZES)
+            print(save_as_zip(zipped, model, tokenizer, sizes))
     return passed, loss
 
 

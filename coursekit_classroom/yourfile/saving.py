@@ -88,17 +88,24 @@ def save_as_zip(
 ) -> str:
     """Write a trained GPT of the learner's to a zip; a sentence about it.
 
-    The zip holds the library's model, so a GPT that computes something else
-    is not written.
+    The zip holds the library's model and tokenizer, so a GPT that computes
+    something else, or numbers characters in another order, is not written.
 
     Args:
         path: of the zip, which is overwritten.
         model: of the learner's file.
         tokenizer: of the learner's file, with a token for each character.
-        sizes: with which the model was made, behind its vocabulary.
+        sizes: with which the model was made: V, then the others.
     """
-    vocabulary = CharTokenizer(tokenizer.vocabulary)
-    book = minimal.GPT(vocabulary.vocab_size, *sizes)
+    characters = "".join(tokenizer.decode([i]) for i in range(sizes[0]))
+    vocabulary = CharTokenizer(characters)
+    if vocabulary.chars != characters:
+        return (
+            f"{path.name} is not written, because your tokenizer's ids don't "
+            "follow the sorted characters. Sort its vocabulary, and train "
+            "again."
+        )
+    book = minimal.GPT(*sizes)
     weights = model.state_dict()
     if weights.keys() != book.state_dict().keys():
         # Under other names, perhaps in the same order: the logits will tell.
@@ -112,7 +119,8 @@ def save_as_zip(
     if not same:
         return (
             f"{path.name} is not written, because your GPT doesn't compute "
-            "what the book's would from its weights."
+            "what the book's would from its weights. Compare its parts with "
+            "the chapters' listings."
         )
     with tempfile.TemporaryDirectory() as folder:
         save_model(folder, to_library(book), vocabulary)

@@ -1363,6 +1363,7 @@ def test_a_training_can_be_ended_early(tmp_path):
         ("self.query", "self.looks_for", True),  # the learner's own names
         ("self.unembed(self.norm(x))", "self.unembed(x)", False),
         ("4 * d_model", "2 * d_model", False),
+        ("sorted(set(text))", "sorted(set(text))[::-1]", False),
     ],
 )
 def test_a_trained_model_can_be_taken_home(tmp_path, old, new, is_written):
@@ -1370,8 +1371,9 @@ def test_a_trained_model_can_be_taken_home(tmp_path, old, new, is_written):
     assert old in mine
     file = SimpleNamespace()
     exec(mine.replace(old, new), file.__dict__)
-    tokenizer, sizes = file.CharTokenizer("to be or not"), (7, 30, 3, 2)
-    model = file.GPT(len(tokenizer.vocabulary), *sizes)
+    tokenizer = file.CharTokenizer("to be or not")
+    sizes = (len(tokenizer.vocabulary), 7, 30, 3, 2)
+    model = file.GPT(*sizes)
     assert path.name in save_as_zip(path, model, tokenizer, sizes)
     assert path.exists() == is_written
     if is_written:

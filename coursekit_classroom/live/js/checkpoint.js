@@ -35,7 +35,8 @@ export function unzip(buffer) {
   const short = (at) => view.getUint16(at, true);
   const long = (at) => view.getUint32(at, true);
   for (let at = 0; long(at) === 0x04034b50;) { // the head of a file
-    if (short(at + 8) !== 0) throw new TypeError("the zip is compressed");
+    if (short(at + 8) !== 0) throw new TypeError(
+      "a zip must be stored without compression: save it again, or choose its files");
     const start = at + 30 + short(at + 26) + short(at + 28);
     const name = new Uint8Array(buffer, at + 30, short(at + 26));
     at = start + long(at + 18);
