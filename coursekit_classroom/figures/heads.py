@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
@@ -39,13 +40,15 @@ def _box(  # noqa: PLR0913 (where it is, and how it looks)
     write(ax, x + width / 2, y + height / 2, text, size=size)
 
 
-def _grid(
-    ax: Axes, x: Number, top: Number, role: str, marks: str, rows: int = 3
+def _values(
+    ax: Axes, x: Number, top: Number, role: str, values: Tensor, cell: Number
 ) -> None:
-    """Rows of boxes; a mark, such as a head's number, for each column."""
-    for i in range(rows):
-        for j, mark in enumerate(marks):
-            _box(ax, x + j, top - i - 1, 1, role, mark, size=10)
+    """Write a matrix into boxes; whole numbers without decimals."""
+    for i, row in enumerate(values.tolist()):
+        for j, number in enumerate(row):
+            digits = 0 if number == round(number) else 2
+            text = f"{number:.{digits}f}".replace("-", "−")
+            _box(ax, x + j * cell, top - i - 1, cell, role, text, size=10)
 
 
 def mixtures(
@@ -113,11 +116,7 @@ def heads_added(
     ]
     for i, (name, left, numbers, role) in enumerate(lines):
         ax.text(-0.4, -i, name, ha="right", va="center")
-        for j, number in enumerate(numbers.tolist()):
-            digits = 0 if number == round(number) else 2
-            text = f"{number:.{digits}f}".replace("-", "−")
-            at = (left + j) * cell
-            _box(ax, at, -i - 0.38, cell, role, text, 1.0, 0.76)
+        _values(ax, left * cell, 0.5 - i, role, numbers[None], cell)
     edge = len(x) * cell
     ax.plot([0, edge], [bottom + 0.5] * 2, color=COLORS["gray"], linewidth=1)
     side = -len(heads)
@@ -126,73 +125,77 @@ def heads_added(
     return ax
 
 
-def split_and_merge(weights: Sequence[Tensor]) -> Axes:
-    """Draw the way through two heads: cut the columns, attend, join, mix.
+def split_and_merge(
+    q: Tensor, weights: Sequence[Tensor], found: Sequence[Tensor]
+) -> Axes:
+    """Draw two heads: their columns of the queries, weights, and results.
 
     Args:
-        weights: (3, 3) attention weights of the two heads.
+        q: (3, D) the queries of both heads, side by side.
+        weights: (3, 3) attention weights of each head.
+        found: (3, D/2) what each head hands over.
 
     Returns:
         The axes; head 1 is above height 0, head 2 below it.
     """
-    ax = new_figure(3.0)[1][0]
-    sheet(ax, (-0.4, 35.6), (-9.6, 6.9))
-    roles = ("query", "key", "value")
-    for role, top in zip(roles, (5.9, 1.5, -2.9), strict=True):
-        _grid(ax, 0, top, role, "1122")
-    for n, (top, matrix) in enumerate(zip((4.4, -1.6), weights, strict=True)):
-        mark, middle = str(n + 1), top - 1.5
-        ax.annotate("", (6.4, middle), (4.4, 0), arrowprops=ARROW)
-        for i, role in enumerate(roles):
-            _grid(ax, 6.7 + 2.5 * i, top, role, 2 * mark)
-        ax.annotate("", (15.8, middle), (14.0, middle), arrowprops=ARROW)
-        for row, column in matrix.nonzero().tolist():
-            strength = 0.1 + 1.6 * float(matrix[row, column])
-            corner = 16.1 + column, top - row - 1
+    ax = new_figure(2.9)[1][0]
+    sheet(ax, (-0.4, 35.4), (-6.4, 4.6))
+    half, narrow, wide = q.size(1) // 2, 1.5, 2.4
+    joined = 35 - 2 * half * wide
+    _values(ax, 0, 1.5, "query", q, narrow)
+    for n, top in enumerate((3.4, -0.6)):
+        columns = q[:, n * half : (n + 1) * half]
+        middle = top - 1.5
+        ax.annotate("", (8.2, middle), (6.3, 0), arrowprops=ARROW)
+        _values(ax, 8.4, top, "query", columns, narrow)
+        ax.annotate("", (13.6, middle), (11.7, middle), arrowprops=ARROW)
+        for row, column in weights[n].nonzero().tolist():
+            strength = 0.1 + 1.6 * float(weights[n][row, column])
+            corner = 13.8 + column, top - row - 1
             _box(ax, *corner, 1, "weight", "", strength)
-        ax.annotate("", (21.1, middle), (19.4, middle), arrowprops=ARROW)
-        _grid(ax, 21.4, top, "value", 2 * mark)
-        ax.annotate("", (25.5, 0), (23.7, middle), arrowprops=ARROW)
-        ax.text(17.6, top + 0.3, f"head {mark}", ha="center", size=11)
-    _grid(ax, 25.8, 1.5, "value", "1122")
-    ax.annotate("", (31.3, 0), (30.0, 0), arrowprops=ARROW)
-    _grid(ax, 31.6, 1.5, "stream", "    ")
+        ax.annotate("", (18.8, middle), (17.0, middle), arrowprops=ARROW)
+        _values(ax, 19, top, "value", found[n], wide)
+        start = 19.3 + half * wide
+        ax.annotate("", (joined - 0.2, 0), (start, middle), arrowprops=ARROW)
+        ax.text(12.6, top + 0.2, f"head {n + 1}", ha="center", size=11)
+    _values(ax, joined, 1.5, "value", torch.cat(tuple(found), 1), wide)
     for x, text in (
-        (2, "q, k, v\n(T, D)"),
-        (10.2, "split\n(H, T, Dh)"),
-        (17.6, "weights\n(H, T, T)"),
-        (22.4, "found\n"),
-        (27.4, "merge\n(T, D)"),
-        (33.4, "mix by $W_O$\n(T, D)"),
+        (3, "queries\n(T, D)"),
+        (9.9, "split\n(H, T, Dh)"),
+        (15.3, "weights\n(H, T, T)"),
+        (21.4, "found\n(H, T, Dh)"),
+        (30.2, "merged\n(T, D)"),
     ):
-        ax.text(x, -6.6, text, ha="center", va="top", size=10)
+        ax.text(x, -4.2, text, ha="center", va="top", size=10)
     return ax
 
 
-def sum_over_heads() -> Axes:
+def sum_over_heads(found: Sequence[Tensor], w_o: Tensor) -> Axes:
     """Draw [head 1, head 2] times W_O as a sum with a block of W_O each.
+
+    Args:
+        found: (2,) numbers that each of two heads hands over.
+        w_o: (4, 4) output projection.
 
     Returns:
         The axes.
     """
-    ax = new_figure(1.5)[1][0]
-    sheet(ax, (-1.2, 30.2), (-3.4, 2.3))
-    _grid(ax, 0, 0.5, "value", "1122", 1)
-    _grid(ax, 5.6, 2, "stream", "1111", 2)
-    _grid(ax, 5.6, 0, "stream", "2222", 2)
-    for left, mark in ((12, "1"), (22, "2")):
-        _grid(ax, left, 0.5, "value", 2 * mark, 1)
-        _grid(ax, left + 3.6, 1, "stream", 4 * mark, 2)
-    signs = {4.8: "·", 10.8: "=", 14.8: "·", 20.8: "+", 24.8: "·"}
-    for x, text in signs.items():
-        write(ax, x, 0, text, size=15)
-    for x, text in (
-        (2, "side by side"),
-        (7.6, "$W_O$"),
-        (15.4, "head 1 · $W_O^1$"),
-        (25.4, "head 2 · $W_O^2$"),
-    ):
-        ax.text(x, -2.4, text, ha="center", va="top", size=11)
+    ax = new_figure(2.5)[1][0]
+    sheet(ax, (-0.6, 24), (-6.6, 2.9))
+    blocks = w_o.chunk(2)
+    _values(ax, 0, 0.5, "value", torch.cat(tuple(found))[None], 2)
+    _values(ax, 9.4, 2, "stream", w_o, 1.2)
+    write(ax, 8.7, 0, "·", size=15)
+    write(ax, 15.0, 0, "=", size=15)
+    for n, left in enumerate((0.0, 13.2)):
+        _values(ax, left, -3.5, "value", found[n][None], 2)
+        write(ax, left + 4.7, -4, "·", size=15)
+        _values(ax, left + 5.4, -3, "stream", blocks[n], 1.2)
+        name = f"head {n + 1} · $W_O^{n + 1}$"
+        ax.text(left + 5, -5.3, name, ha="center", va="top", size=11)
+    write(ax, 11.7, -4, "+", size=15)
+    ax.text(4, 1.1, "side by side", ha="center", size=11)
+    ax.text(11.8, 2.2, "$W_O$", ha="center", size=11)
     return ax
 
 

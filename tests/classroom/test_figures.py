@@ -443,17 +443,19 @@ def test_heads_are_added_where_their_entries_belong():
         at.setdefault(text.get_position()[1], []).append(text.get_text())
     assert at[0] == ["first", "0.50", "2.25"]
     assert at[-4] == ["their sum", "1.50", "3.25", "−1", "−2"]
-    left = [p.get_x() for p in ax.patches if round(p.get_y(), 2) == -1.38]
+    left = [p.get_x() for p in ax.patches if round(p.get_y(), 2) == -1.5]
     assert min(left) == 3.2  # the second head's entries stand at the right
 
 
 def test_split_and_merge_keeps_the_future_out():
     weights = torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]])
-    ax = figures.split_and_merge([weights, weights])
+    q, found = torch.arange(12.0).view(3, 4), torch.rand(2, 3, 2)
+    ax = figures.split_and_merge(q, [weights, weights], list(found))
     blue = matplotlib.colors.to_rgb(figures.COLORS["blue"])
     cells = [p for p in ax.patches if p.get_facecolor()[:3] == blue]
     assert sum(p.get_fill() for p in cells) == 2 * 6
-    assert words(ax).count("1") == words(ax).count("2")
+    assert [words(ax).count(w) for w in ("9", "10", "11")] == [2, 2, 2]
+    assert words(ax).count(f"{found[1, 2, 0]:.2f}") == 2
 
 
 TABLE = torch.tensor([[3.0, 0], [0, 5], [2, 7]])
@@ -513,8 +515,10 @@ def test_residual_stream_adds_and_norms_only_the_branch():
 
 
 def test_sum_over_heads_has_a_block_for_each():
-    ax = figures.sum_over_heads()
-    assert words(ax).count("1") == words(ax).count("2") == 2 * (2 + 8)
+    w_o = torch.arange(16.0).view(4, 4)
+    ax = figures.sum_over_heads([torch.tensor([0.5, 1.5])] * 2, w_o)
+    assert words(ax).count("14") == words(ax).count("9") == 2
+    assert words(ax).count("1.50") == 4
 
 
 def test_one_hot_product_is_the_row():
