@@ -1,11 +1,21 @@
 """Exercises of chapter 19: debugging."""
 
+import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from coursekit import probe
+from coursekit.config import GPTConfig
+from coursekit.decoder import GPT
+from coursekit_classroom.catalogue.decoder import count
 from coursekit_classroom.catalogue.masks import quarters
 from coursekit_classroom.check.core import (
     Bug,
@@ -345,6 +355,252 @@ def _difference_cases(seed: int) -> list[Case]:
     ]
 
 
+# -- debug: twelve suspects --------------------------------------------------
+SUSPECTS = (
+    "right",
+    "one block for all",
+    "blocks not registered",
+    "stream detached",
+    "sees the future",
+    "mixes the sentences",
+    "ignores its context",
+    "starts too sure",
+    "dropout never off",
+    "blocks start equal",
+    "head not tied",
+    "no final norm",
+)
+
+
+def diagnose(model: nn.Module, config: GPTConfig) -> str:
+    """Which of the suspects it is, by counting and by probes."""
+    v, d, n = config.vocab_size, config.d_model, config.n_layers
+    view, block = _look(model, v), 12 * d * d + 13 * d
+    missing = count(v, config.max_len, d, n, True, True) - view.size
+    names = {
+        (n - 1) * block: "one block for all",
+        n * block: "blocks not registered",
+        -v * d: "head not tied",
+        2 * d: "no final norm",
+    }
+    if missing:
+        return names[missing]
+    if not view.repeats:
+        return "dropout never off"
+    first, middle, last, other = view.moved
+    if last[0, :2].any() or middle[0, 0]:
+        return "sees the future"
+    if other[0].any() or first[1].any():
+        return "mixes the sentences"
+    if not (first[0, -1] and middle[0, -1]):
+        return "ignores its context"
+    if view.report.loss > view.report.uniform + 5:
+        return "starts too sure"
+    if not view.report.ok:
+        return "stream detached"
+    if view.equal:
+        return "blocks start equal"
+    return "right"
+
+
+@dataclass(frozen=True)
+class _Look:
+    """All that can be known of a suspect from outside."""
+
+    size: int
+    size_by_name: int
+    """Shared weights stand in it once for each of their names."""
+    repeats: bool
+    """Whether two runs agree, in evaluation mode."""
+    repeats_training: bool
+    moved: Sequence[Tensor]
+    """(B, T): which logits move, for each of the changed inputs."""
+    report: probe.TrainsEverything
+    equal: bool
+    """Whether two matrices hold equal numbers."""
+
+
+class Suspect(GPT):
+    """A model whose copies remember of what they are a copy.
+
+    A check copies each model for each mistake that it considers; to look
+    once is enough.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Suspect":
+        """The same as for any module, and a note."""
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        for name, value in vars(self).items():
+            vars(copied)[name] = copy.deepcopy(value, memo)
+        _ORIGINALS[copied] = _ORIGINALS.get(self, self)
+        return copied
+
+
+_ORIGINALS: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()
+_SEEN: WeakKeyDictionary[nn.Module, _Look] = WeakKeyDictionary()
+
+
+def _look(model: nn.Module, vocab_size: int) -> _Look:
+    """Look at a model from all sides, or remember having done so."""
+    original = _ORIGINALS.get(model)
+    if original is None:
+        return _look_at(model, vocab_size)
+    if original not in _SEEN:
+        _SEEN[original] = _look_at(model, vocab_size)
+    return _SEEN[original]
+
+
+def _look_at(model: nn.Module, vocab_size: int) -> _Look:
+    ids = torch.arange(6).view(2, 3) % vocab_size
+    changed = [ids.clone() for _ in range(4)]
+    for t in range(3):
+        changed[t][0, t] += 9  # each token of row 0
+    changed[3][1] += 9  # all of row 1
+    with torch.no_grad():
+        repeats_training = torch.equal(model.train()(ids), model(ids))
+        repeats = torch.equal(model.eval()(ids), model(ids))
+    before = _run(model, ids)
+    moved = [_run(model, x) - before for x in changed]
+    matrices = [w for w in model.parameters() if w.dim() == 2]
+    return _Look(
+        size=sum(w.numel() for w in model.parameters()),
+        size_by_name=sum(w.numel() for w in model.state_dict().values()),
+        repeats=repeats,
+        repeats_training=repeats_training,
+        moved=[x.abs().amax(dim=-1) > 1e-5 for x in moved],
+        report=probe.trains_everything(model, vocab_size),
+        equal=any(torch.equal(a, b) for a, b in combinations(matrices, 2)),
+    )
+
+
+@torch.no_grad()
+def _run(model: nn.Module, ids: Tensor) -> Tensor:
+    """Logits, with the same dropout in each run."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return model(ids)
+
+
+_DIAGNOSE_BUGS = {
+    "shared_twice": Bug(
+        "view.size",
+        "view.size_by_name",
+        says="a count in which shared weights stand more than once",
+        why="state_dict() lists one block three times under three names. "
+        "parameters() has every weight once.",
+        read="09_decoder#dec-predict-order",
+        at="count",
+    ),
+    "forgets_eval": Bug(
+        "view.repeats",
+        "view.repeats_training",
+        says="a model that is asked twice in training mode",
+        why="There dropout is at work, and any two runs differ. Call "
+        "model.eval() first: what is still random then is a fault.",
+        read="19_debugging#dbg-checklist",
+    ),
+    "row_0": Bug(
+        "other[0].any() or first[1].any()",
+        "other[0].any()",
+        says="a look at row 0 of the batch alone",
+        why="Rows may see those before them only: then row 0 never moves. "
+        "Change each row, and look at all others.",
+        read="further/19_debugging#dbg-second",
+    ),
+    "last_token": Bug(
+        "(first[0, -1] and middle[0, -1])",
+        "last[0, -1]",
+        says="a context that counts as used because the last token matters",
+        why="The last token reaches the last logits by the residual path, "
+        "with no attention at all. Change the earlier ones.",
+        read="further/09_decoder#dec-predict-last",
+    ),
+}
+
+
+def _break(model: Suspect, name: str) -> Suspect:  # noqa: C901 (a table)
+    """Put one fault into a model."""
+    first, middle = model.blocks[0], model.blocks[1]
+    config = model.config
+    if name == "one block for all":
+        model.blocks = nn.ModuleList([first] * config.n_layers)
+    elif name == "blocks not registered":
+        blocks = list(model.blocks)
+        del model.blocks
+        model.blocks = blocks  # type: ignore[assignment]
+    elif name == "stream detached":
+        middle.register_forward_pre_hook(
+            lambda module, args: (args[0].detach(), *args[1:])
+        )
+    elif name == "sees the future":
+        middle.get_submodule("attention").register_forward_pre_hook(
+            _peek, with_kwargs=True
+        )
+    elif name == "mixes the sentences":
+        middle.register_forward_pre_hook(_mix)
+    elif name == "ignores its context":
+        for block in model.blocks:
+            block.get_submodule("attention").register_forward_hook(
+                lambda module, args, output: 0 * output
+            )
+    elif name == "starts too sure":
+        with torch.no_grad():
+            model.embedding.weight.mul_(6)
+    elif name == "dropout never off":
+        model.dropout.register_forward_hook(
+            lambda module, args, output: F.dropout(output, 0.3, True)
+        )
+    elif name == "blocks start equal":
+        for block in model.blocks:
+            block.load_state_dict(first.state_dict())
+    elif name == "head not tied":
+        model.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+    elif name == "no final norm":
+        model.final_norm = nn.Identity()
+    return model
+
+
+def _peek(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Each position also sees the next one: a mask that is off by one."""
+    length = args[0].size(1)
+    mask = torch.ones(length, length, dtype=torch.bool).tril(1)
+    return args, kwargs | {"mask": mask, "causal": False}
+
+
+def _mix(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Each row of the batch sees the one before it; row 0 sees none."""
+    x, *rest = args
+    before = torch.cat((torch.zeros_like(x[:1]), x[:-1]))
+    return (x + 0.5 * before, *rest)
+
+
+@lru_cache(maxsize=8)  # twelve models take a while
+def _diagnose_cases(seed: int) -> list[Case]:
+    g = generator(seed)
+    order = torch.randperm(len(SUSPECTS), generator=g).tolist()
+    config = GPTConfig(
+        vocab_size=29,
+        max_len=13,
+        d_model=22,
+        n_heads=2,
+        n_layers=2,
+        dropout=0.1,
+        scale_embedding=True,  # the paper's start: right, and not at ln V
+    )
+    return [
+        Case((_break(Suspect(config), SUSPECTS[i]), config), name=f"model {n}")
+        for n, i in enumerate(order, 1)
+    ]
+
+
+_RESTLESS = [
+    {"forgets_eval"},
+    {"forgets_eval", "row_0"},
+    {"forgets_eval", "last_token"},
+]
+
+
 # -- debug: the last program -------------------------------------------------
 def mended(
     ids: Tensor,
@@ -532,6 +788,17 @@ EXERCISES = {
                 "that does harm gives a negative number.",
             ),
         },
+    ),
+    "diagnose": Exercise(
+        diagnose,
+        _diagnose_cases,
+        words=SUSPECTS,
+        bugs=_DIAGNOSE_BUGS,
+        alike=[
+            (a, b, "every model of the right size is named before that")
+            for a, b in combinations(_RESTLESS, 2)
+        ],
+        local="its arguments are models, which cannot enter a sandbox",
     ),
     "mended": Exercise(
         mended,

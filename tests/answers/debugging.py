@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from coursekit import GPT, GPTConfig, probe
 from tests.answers import right, wrong
 
 # -- moves -------------------------------------------------------------------
@@ -490,6 +491,381 @@ def the_median(right, wrong, t):
 def in_quadrature(right, wrong, t):
     d = torch.tensor(wrong).double() - torch.tensor(right).double()
     return d.square().mean().sqrt(), t * d.std() / len(d) ** 0.5
+
+
+# -- diagnose ----------------------------------------------------------------
+
+
+def ordered_size(config, **changes):
+    with torch.device("meta"):
+        model = GPT(GPTConfig(**(config.to_dict() | changes)))
+    return sum(p.numel() for p in model.parameters())
+
+
+@right("debugging/diagnose")
+def diagnose_by_own_tests(model, config):
+    n_layers, wanted = config.n_layers, ordered_size(config)
+    a_block = ordered_size(config, n_layers=n_layers + 1) - wanted
+    missing = wanted - sum(p.numel() for p in model.parameters())
+    if missing == n_layers * a_block:
+        return "blocks not registered"
+    if missing == (n_layers - 1) * a_block != 0:
+        return "one block for all"
+    if missing < 0:
+        return "head not tied"
+    if missing > 0:
+        return "no final norm"
+
+    model.eval()
+    torch.manual_seed(0)
+    length = min(8, config.max_len)
+    text = torch.randint(config.vocab_size, (4, length + 1))
+    ids, targets = text[:, :-1], text[:, 1:]
+    with torch.no_grad():
+        logits = model(ids)
+        if not torch.allclose(logits, model(ids), atol=1e-6):
+            return "dropout never off"
+        ahead = mixed = looks_back = False
+        for t in range(length):
+            for step in (1, 2, 3):
+                other = ids.clone()
+                other[0, t] = (ids[0, t] + step) % config.vocab_size
+                moved = (model(other) - logits).abs().amax(-1) > 1e-5
+                ahead |= bool(moved[0, :t].any())
+                mixed |= bool(moved[1:].any())
+                looks_back |= bool(moved[0, t + 1 :].any())
+    if mixed:
+        return "mixes the sentences"
+    if ahead:
+        return "sees the future"
+    if not looks_back:
+        return "ignores its context"
+
+    model.zero_grad()
+    loss = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+    if loss.item() > math.log(config.vocab_size) + 5:
+        return "starts too sure"
+    loss.backward()
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    for p in matrices:
+        if p.grad is None or not p.grad.any():
+            return "stream detached"
+    for i, p in enumerate(matrices):
+        for other in matrices[:i]:
+            if p.shape == other.shape and torch.equal(p, other):
+                return "blocks start equal"
+    return "right"
+
+
+def by_size(model, config, count=None):
+    """The fault that the number of parameters tells, or None."""
+    v, p, d, n = (
+        config.vocab_size,
+        config.max_len,
+        config.d_model,
+        config.n_layers,
+    )
+    if count is None:
+        count = sum(w.numel() for w in model.parameters())
+    block = 12 * d**2 + 13 * d
+    rest = count - (v + p + 2) * d
+    if rest == block:
+        return "one block for all"
+    if rest == 0:
+        return "blocks not registered"
+    if rest == n * block + v * d:
+        return "head not tied"
+    if rest == n * block - 2 * d:
+        return "no final norm"
+    return None
+
+
+def restless(model, v):
+    ids = torch.arange(12).view(2, 6) % v
+    return not torch.equal(model(ids), model(ids))
+
+
+def equal_blocks(model):
+    seen = []
+    for weight in model.parameters():
+        if weight.dim() < 2:
+            continue
+        if any(w.shape == weight.shape and (w == weight).all() for w in seen):
+            return True
+        seen.append(weight)
+    return False
+
+
+def inside(model, v):
+    """Faults that are about gradients, start and blocks, or "right"."""
+    report = probe.trains_everything(model, v)
+    if report.loss > math.log(v) + 5:
+        return "starts too sure"
+    if not report.ok:
+        return "stream detached"
+    return "blocks start equal" if equal_blocks(model) else "right"
+
+
+def by_swap(model, ids, whole):
+    """Another beginning has to change the end."""
+    with torch.no_grad():
+        other = model(torch.cat((ids[:, 1:2], ids[:, :1], ids[:, 2:]), 1))
+    same = torch.allclose(other[:, -1], whole[:, -1], atol=1e-5)
+    return "ignores its context" if same else None
+
+
+@right("debugging/diagnose")
+def by_prefixes(model, config):
+    # What a prefix and a row say alone, they have to say in company.
+    if fault := by_size(model, config):
+        return fault
+    model.eval()
+    v = config.vocab_size
+    if restless(model, v):
+        return "dropout never off"
+    ids = torch.arange(6).view(2, 3) + 1
+    with torch.no_grad():
+        whole = model(ids)
+        for t in (1, 2):
+            if (model(ids[:, :t])[:, -1] - whole[:, t - 1]).abs().max() > 1e-5:
+                return "sees the future"
+        for b in range(2):
+            if (model(ids[b : b + 1])[0] - whole[b]).abs().max() > 1e-5:
+                return "mixes the sentences"
+    return by_swap(model, ids, whole) or inside(model, v)
+
+
+@right("debugging/diagnose")
+def by_probes(model, config):
+    v = config.vocab_size
+    model.eval()
+    if fault := by_size(model, config):
+        return fault
+    if restless(model, v):
+        return "dropout never off"
+    if not probe.causality(model, v, 3, 1).ok:
+        return "sees the future"
+    if not probe.batch_independence(model, v, 2, 2).ok:
+        return "mixes the sentences"
+    if not probe.uses_context(model, v, 3, 1).ok:
+        return "ignores its context"
+    return inside(model, v)
+
+
+@right("debugging/diagnose")
+def by_slopes(model, config):
+    # A gradient shows what depends on what, as well as a change does.
+    if fault := by_size(model, config):
+        return fault
+    model.eval()
+    v, seen = config.vocab_size, []
+
+    def keep(module, args, output):
+        output.retain_grad()
+        seen.append(output)
+
+    hook = next(
+        m for m in model.modules() if getattr(m, "weight", None) is not None
+    ).register_forward_hook(keep)
+    ids = torch.arange(6).view(2, 3)
+    one, two = model(ids), model(ids)
+    if not torch.equal(one, two):
+        return "dropout never off"
+
+    def depends(row, t):
+        [slope] = torch.autograd.grad(
+            one[row, t].square().sum(),
+            seen[0],
+            retain_graph=True,
+            allow_unused=True,
+        )
+        return torch.zeros(2, 3) if slope is None else slope.abs().sum(-1)
+
+    slopes = [depends(b, t) for b in range(2) for t in range(3)]
+    hook.remove()
+    for n, moved in enumerate(slopes):
+        b, t = divmod(n, 3)
+        if moved[b, t + 1 :].any():
+            return "sees the future"
+        if moved[1 - b].any():
+            return "mixes the sentences"
+    return by_swap(model, ids, one) or inside(model, v)
+
+
+def no_count(model, config):
+    v = config.vocab_size
+    model.eval()
+    if restless(model, v):
+        return "dropout never off"
+    if not probe.causality(model, v, 3, 1).ok:
+        return "sees the future"
+    if not probe.batch_independence(model, v, 2, 2).ok:
+        return "mixes the sentences"
+    if not probe.uses_context(model, v, 3, 1).ok:
+        return "ignores its context"
+    return inside(model, v)
+
+
+@wrong("debugging/diagnose", "shared_twice")
+def shared_twice(model, config):
+    named = model.named_parameters(remove_duplicate=False)
+    count = sum(w.numel() for _, w in named)
+    return by_size(model, config, count) or no_count(model, config)
+
+
+@wrong("debugging/diagnose", "forgets_eval")
+def forgets_eval(model, config):
+    if fault := by_size(model, config):
+        return fault
+    ids = torch.arange(6)[None]
+    if not torch.allclose(model(ids), model(ids)):
+        return "dropout never off"
+    return no_count(model, config)
+
+
+@wrong("debugging/diagnose", "row_0")
+def row_0(model, config):
+    v = config.vocab_size
+    model.eval()
+    if fault := by_size(model, config):
+        return fault
+    if restless(model, v):
+        return "dropout never off"
+    if not probe.causality(model, v, 3, 1).ok:
+        return "sees the future"
+    ids = torch.tensor([[3, 1, 4], [1, 5, 9]])
+    if not torch.allclose(model(ids)[0], model(ids[:1])[0], atol=1e-5):
+        return "mixes the sentences"
+    if not probe.uses_context(model, v, 3, 1).ok:
+        return "ignores its context"
+    return inside(model, v)
+
+
+@wrong("debugging/diagnose", "last_token")
+def last_token(model, config):
+    v = config.vocab_size
+    found = by_prefixes(model, config)
+    if found != "ignores its context":
+        return found
+    a, b = torch.tensor([[1, 2, 3, 4], [1, 2, 3, 5]])
+    if torch.allclose(model(a[None])[0, -1], model(b[None])[0, -1]):
+        return found
+    return inside(model, v)
+
+
+@wrong("debugging/diagnose")
+def never_looks_at_the_loss(model, config):
+    found = by_prefixes(model, config)
+    return "stream detached" if found == "starts too sure" else found
+
+
+@wrong("debugging/diagnose")
+def expects_less_for_a_head(model, config):
+    found = by_prefixes(model, config)
+    return "right" if found == "head not tied" else found
+
+
+@wrong("debugging/diagnose")
+def norm_without_shift(model, config):
+    found = by_prefixes(model, config)
+    return "right" if found == "no final norm" else found
+
+
+@wrong("debugging/diagnose")
+def never_looks_at_gradients(model, config):
+    found = by_prefixes(model, config)
+    return "right" if found == "stream detached" else found
+
+
+@wrong("debugging/diagnose")
+def shared_and_lost_swapped(model, config):
+    one, none = "one block for all", "blocks not registered"
+    return {one: none, none: one}.get(
+        found := by_prefixes(model, config), found
+    )
+
+
+@wrong("debugging/diagnose")
+def by_identity(model, config):
+    found = by_prefixes(model, config)
+    if found != "blocks start equal":
+        return found
+    blocks = list(model.parameters())
+    shared = len(blocks) > len({id(w) for w in blocks})
+    return "blocks start equal" if shared else "right"
+
+
+@wrong("debugging/diagnose")
+def runs_once(model, config):
+    if fault := by_size(model, config):
+        return fault
+    v = config.vocab_size
+    for name, look in (
+        ("sees the future", probe.causality),
+        ("mixes the sentences", probe.batch_independence),
+        ("ignores its context", probe.uses_context),
+    ):
+        if not look(model.eval(), v, 3, 2).ok:
+            return name
+    return inside(model, v)
+
+
+@wrong("debugging/diagnose")
+def first_only(model, config):
+    v = config.vocab_size
+    model.eval()
+    if fault := by_size(model, config):
+        return fault
+    if restless(model, v):
+        return "dropout never off"
+    a, b = torch.tensor([[1, 2, 3, 4], [1, 2, 3, 5]])
+    if not torch.allclose(model(a[None])[0, 0], model(b[None])[0, 0]):
+        return "sees the future"
+    if not probe.batch_independence(model, v, 2, 2).ok:
+        return "mixes the sentences"
+    if not probe.uses_context(model, v, 3, 1).ok:
+        return "ignores its context"
+    return inside(model, v)
+
+
+# Takes the model for right without a look.
+@wrong("debugging/diagnose")
+def diagnose_always_right(model, config):
+    return "right"
+
+
+# Counts only: whatever has the right size is right.
+@wrong("debugging/diagnose")
+def diagnose_by_size(model, config):
+    n_layers, wanted = config.n_layers, ordered_size(config)
+    a_block = ordered_size(config, n_layers=n_layers + 1) - wanted
+    missing = wanted - sum(p.numel() for p in model.parameters())
+    if missing == n_layers * a_block:
+        return "blocks not registered"
+    if missing == (n_layers - 1) * a_block != 0:
+        return "one block for all"
+    if missing < 0:
+        return "head not tied"
+    return "no final norm" if missing else "right"
+
+
+# Never calls eval, so dropout looks like a view of the future.
+@wrong("debugging/diagnose")
+def diagnose_while_training(model, config):
+    by_size = diagnose_by_size(model, config)
+    if by_size != "right":
+        return by_size
+    model.train()
+    ids = torch.randint(config.vocab_size, (2, min(8, config.max_len)))
+    other = ids.clone()
+    other[0, -1] = (ids[0, -1] + 1) % config.vocab_size
+    with torch.no_grad():
+        change = (model(ids) - model(other)).abs().amax(-1)
+    if change[1].max() > 1e-5:
+        return "mixes the sentences"
+    if change[0, :-1].max() > 1e-5:
+        return "sees the future"
+    return "right"
 
 
 # -- mended ------------------------------------------------------------------
