@@ -60,7 +60,7 @@ class LivePositions extends LiveFigure {
     this.dials.setAttribute("aria-label", say("positions.dials"));
     this.dials.replaceChildren(...speeds.slice(0, DIALS).map((speed, i) =>
       make("figure", {}, dial(m * speed, n * speed),
-        make("figcaption", { className: "positions-pair" }, say("positions.pair", { n: i + 1 })))));
+        make("figcaption", { className: "positions-pair" }, say("positions.pair", { n: i })))));
     this.draw();
     this.tell(say("positions.sentence", {
       m, n,

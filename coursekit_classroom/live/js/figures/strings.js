@@ -131,7 +131,7 @@ export const STRINGS = {
   "positions.title": "positions",
   "positions.query": "Position of the query",
   "positions.key": "Position of the key",
-  "positions.pair": "pair {n}",
+  "positions.pair": "hand {n}",
   "positions.sentence": "Query at {m}, key at {n}, distance {distance}: their"
     + " dot product is {product}. Move both by the same step and it stays.",
   "positions.dials": "Hands of the first pairs: the query's and the key's.",
