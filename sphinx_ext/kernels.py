@@ -27,7 +27,6 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from unittest import mock
 
 IMPORTED = [
     *("matplotlib.pyplot", "coursekit_classroom.figures"),
@@ -51,6 +50,8 @@ def ready():
     if STARTED in os.environ:
         yield
         return
+    from unittest import mock  # loads asyncio, which no client needs
+
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "ipykernel_launcher"]
         if sys.platform == "linux":

@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 from pathlib import Path
 
@@ -244,5 +245,20 @@ if __name__ == "__main__":
         os.environ["CLOSED"] = " ".join(map(str, closed()))
         sys.exit(ask(address, words, [0, 1, 2]))
     words = serve(address, words)
-    if words:
-        main(words)
+    code = 0
+    try:
+        if words:
+            main(words)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        code = end.code or 0
+    # All that a process does when it ends, but for taking apart, object by
+    # object, what it has imported: that takes 0.3 s.
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError):  # the other way says it
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+        os._exit(code & 255)
+    sys.exit(code)
