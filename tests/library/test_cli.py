@@ -1145,7 +1145,7 @@ def test_importing_loads_no_tool():
     assert plots == "False"
 
 
-def modules_after(line):
+def modules_after(line, python=(sys.executable,)):
     """The modules that a process has after a command."""
     code = (
         "import contextlib, io, sys\nfrom coursekit import cli\n"
@@ -1154,7 +1154,7 @@ def modules_after(line):
         f"    cli.main({line.split()!r})\nprint(*sys.modules)"
     )
     out = subprocess.run(
-        [sys.executable, "-c", code],
+        [*python, "-c", code],
         capture_output=True,
         text=True,
         check=True,
@@ -1168,7 +1168,8 @@ def test_only_the_command_that_is_asked_for_is_imported():
     }
     loaded = modules_after("--help")
     assert loaded & {*commands, "torch"} == set()
-    assert modules_after("train --help") & commands == {"coursekit.cli.train"}
+    loaded = modules_after("train --help", forked.python())
+    assert loaded & commands == {"coursekit.cli.train"}
 
 
 def test_the_package_lists_its_names():

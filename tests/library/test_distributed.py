@@ -43,6 +43,7 @@ from coursekit.training import (
 )
 from coursekit.weights import read_tensors
 
+pytestmark = pytest.mark.xdist_group(__name__)  # the runs are made once
 ROOT = Path(__file__).resolve().parents[2]
 V = 13
 IDS = torch.randint(V, (499,), generator=torch.Generator().manual_seed(5))

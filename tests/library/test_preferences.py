@@ -1,6 +1,7 @@
 """Preferences and rewards against `trl`, enumeration, and wrong versions."""
 
 import itertools
+from functools import cache
 
 import pytest
 import torch
@@ -355,6 +356,10 @@ def test_dpo_learns_what_is_preferred():
     assert margins[1] < -1
 
 
+ONCE = pytest.mark.xdist_group("play")  # by one worker, which keeps it
+
+
+@cache
 def play(reward, beta=0.0, steps=40):
     """Train the small model to earn a reward; its mean in each step."""
     made, earned = model(torch.float32), []
@@ -385,6 +390,7 @@ def says_six(step, pairs):
     return [float(a[0] == 6) for _, a in pairs]
 
 
+@ONCE
 def test_a_reward_is_learned_and_a_shuffled_one_is_not():
     _, earned = play(says_six)
     assert earned[0] < 0.3 < 0.9 < sum(earned[-5:]) / 5
@@ -400,6 +406,7 @@ def test_a_reward_is_learned_and_a_shuffled_one_is_not():
     assert sum(earned[-5:]) / 5 < 0.5
 
 
+@ONCE
 def test_a_penalty_keeps_the_model_close():
     """KL from the start, over the first token of both prompts."""
 

@@ -225,7 +225,7 @@ def greedy_and_sampled(place):
     ]
     steppers = (GPTStepper, plain_stepper)
     found = [
-        generate(stepper(model), PROMPTS, 9, c)
+        generate(stepper(model), PROMPTS, 4, c)
         for stepper, c in itertools.product(steppers, choose)
     ]
     return [*found, generate(GPTStepper(model), PROMPTS, 9)]
@@ -248,9 +248,8 @@ def beams(place):
 @work
 def translation(place):
     translate = Translator.load("translator-de-en", place)
-    sentences = ["Ein Hund läuft im Schnee.", "Zwei Frauen lachen."]
-    texts = [translate(sentences), translate(sentences, n_beams=3)]
-    return [[*"\n".join(text).encode()] for text in texts]
+    texts = translate(["Ein Hund läuft.", "Frauen."], n_beams=2)
+    return [*"\n".join(texts).encode()]
 
 
 @work
@@ -291,7 +290,7 @@ def probes(place):
     model, ids = gpt(place), adapter.tokens(1, T)
     steppers = GPTStepper(model), plain_stepper(model)
     return [
-        float(causality(model, V).ok),
+        float(causality(model, V, 4).ok),
         prefix_gap(model, ids.to(place)).largest,
         float(same_in_use(*steppers, ids[0].tolist()).ok),
     ]

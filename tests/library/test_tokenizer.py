@@ -310,16 +310,16 @@ def test_characters_survive_a_restart():
         "print(json.dumps([CharTokenizer.train('hello wörld').to_dict(),"
         "BPETokenizer.train('low lower slow slower', 270).to_dict()]))"
     )
-    runs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(runs) == 1
+    another = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+    )
+    assert json.loads(another.stdout) == [
+        CharTokenizer.train("hello wörld").to_dict(),
+        BPETokenizer.train("low lower slow slower", 270).to_dict(),
+    ]
     # Control: a set's own order does change with the seed.
     orders = {
         subprocess.run(

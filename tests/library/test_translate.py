@@ -20,6 +20,7 @@ from coursekit.training import train
 from coursekit.translate import SPECIALS, Translator, special_ids
 from coursekit.weights import round_weights
 
+pytestmark = pytest.mark.xdist_group(__name__)  # one of them learns
 LETTERS = "abcde "
 MAX = 11
 TEXTS = ["abc", "d", "eeee eeee", "b a", "cab", "deadbeedca", "e", "acdc"]
