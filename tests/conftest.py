@@ -27,7 +27,8 @@ UNCHECKED = {"classroom", "answers", "input", "book", "web"}
 # Half a minute in one test, tests that wait for a limit of time, or a minute
 # and more that one worker has to itself.
 LONGEST = (
-    *("test_transcripts.py", "test_doctor.py", "test_worker.py"),
+    *("test_assign.py", "test_doctor.py"),
+    *("test_transcripts.py", "test_worker.py"),
     *("test_live_figures.py", "test_live.py", "test_walk.py"),
 )
 
