@@ -206,7 +206,7 @@ def test_reading_attacks_fail_for_what_is_hidden(place, kind, request):
     root = sandbox.PACKAGE.parent
     home = request.getfixturevalue("installed") if place == "wheel" else root
     done = subprocess.run(
-        [sys.executable, "-c", READ, isolation_here.value, *READING],
+        [*forked.python(), "-c", READ, isolation_here.value, *READING],
         env=os.environ | {"PYTHONPATH": str(home)},
         cwd=home,
         capture_output=True,

@@ -86,7 +86,7 @@ def start(chapter):
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_the_file_runs_and_learns(chapter, tmp_path, monkeypatch):
-    source, n = re.subn(r"steps=2000\)", "steps=31)", lesson.text(chapter))
+    source, n = re.subn(r"steps=2000\)", "steps=15)", lesson.text(chapter))
     assert n == 1
     source = source.replace("[None, :1], 500", "[None, :1], 70")
     (tmp_path / "my_transformer.py").write_text(source, "utf8")
