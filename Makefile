@@ -22,9 +22,9 @@ export MPLCONFIGDIR        := $(CURDIR)/.venv/var/matplotlib
 export UV_CACHE_DIR        ?= $(CURDIR)/.venv/var/uv
 export PIP_CACHE_DIR       ?= $(CURDIR)/.venv/var/pip
 export PYTHONHASHSEED      := 0
-# How many cases of each fuzz target `make test` runs: 4, about a minute of CPU
-# time in all; 8 for twice as many. `make fuzz` runs as long as you like.
-export FUZZ_SHARE          ?= 4
+# How many cases of each fuzz target `make test` runs: 2, half a minute of CPU
+# time in all; 4 for twice as many. `make fuzz` runs as long as you like.
+export FUZZ_SHARE          ?= 2
 # What is imported is compiled once, not by every process that imports it.
 unexport PYTHONDONTWRITEBYTECODE
 export UV_SYSTEM_CERTS     := 1
@@ -54,7 +54,8 @@ check: $(ENV)  ## in 3 minutes: style, types, the library, changed chapters
 
 test: $(ENV) $(ASKED)  ## run every check
 	@rm -rf _build
-	@$(call in_order,lint+types+library classroom chapters html+compare pages)
+	@# Chapters first, which the others wait for; what is left fills the gaps.
+	@$(call in_order,lint+types+library+chapters classroom+html+compare pages)
 
 fuzz: $(ENV)  ## random cases: make fuzz SECONDS=600; a failure says its command
 	@$(PY) -m tests.fuzz $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
@@ -161,7 +162,7 @@ graders: $(ENV)  ## let nbgrader and Otter themselves grade an assignment of our
 # -- the parts of `make check` and `make test` --------------------------------
 # One after another, also after one that fails; with a plus, at the same time.
 in_order = failed=; for part in $(1); do echo; echo "== $$part"; \
-  $(MAKE) --no-print-directory -k -j3 $$(echo $$part | tr + ' ') || \
+  $(MAKE) --no-print-directory -k -j4 $$(echo $$part | tr + ' ') || \
   failed="$$failed $$part"; done; \
   test -z "$$failed" || { echo "FAILED:$$failed"; exit 1; }; echo "all passed"
 # nbval, which runs the chapters, would load Jupyter in every worker.

@@ -46,8 +46,8 @@ from results.live import GOALS, measure
 pytestmark = pytest.mark.xdist_group("live")
 
 LOGITS, ATTENTION = 1e-4, 1e-5
-# Each fifth text goes through each model, or all 200 of them: LIVE_EVERY=1.
-EVERY = int(os.environ.get("LIVE_EVERY", "5"))
+# Each ninth text goes through each model, or all 200 of them: LIVE_EVERY=1.
+EVERY = int(os.environ.get("LIVE_EVERY", "9"))
 SEARCHED = 6  # of these each sixth, since a search takes as long as ten texts
 WRITTEN = 5  # tokens
 CLEAR = 1e-3  # two candidates that differ by less may trade places
