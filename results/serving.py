@@ -2,8 +2,8 @@
 
 In fewer bits: what rounding keys and values adds to the loss of the model of
 stories on stories that it has not seen, and to that of SmolLM2 on
-Shakespeare.  Each vector of a head has one step; the control has one step
-for all that a layer stores of a text.
+Shakespeare.  A step is shared by a vector of a head; in one control by all
+that a layer stores of a text, in another, for keys, by a dimension.
 
     make models && python -m results.serving
 
@@ -34,7 +34,8 @@ from results.distill import held_out
 from results.record import options, record, summary
 from results.story_questions import SIX, questions
 
-BITS = (8, 4, 3, 2)
+BITS = (8, 4)
+SHARED = ("a vector", "a layer", "a dimension of the keys")
 PARTS, LENGTH = 10, 256  # of each text, for an interval; a window
 EXAMPLES, ASKED = (SIX[3], SIX[0]), 60
 OTHER_WORD = ("Jack", "Tom")
@@ -45,22 +46,25 @@ class RoundedCache:
     """A cache that rounds what it stores.
 
     Args:
-        bits: of each number; its step has 16 or 32 more.
-        whole: one step for all, instead of one for each vector.
+        bits: of each number.
+        shared: what shares a step, one of ``SHARED``.
     """
 
     length = 0
 
-    def __init__(self, bits: int, whole: bool) -> None:
-        self.bits, self.whole = bits, whole
+    def __init__(self, bits: int, shared: str) -> None:
+        self.bits, self.shared = bits, shared
 
-    def update(self, *new: Tensor) -> tuple[Tensor, ...]:
+    def update(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return the keys and the values as they would be read."""
-        return tuple(self.rounded(x) for x in new)
+        if self.shared == SHARED[2]:
+            return self.rounded(k.mT.contiguous()).mT, self.rounded(v)
+        return self.rounded(k), self.rounded(v)
 
     def rounded(self, x: Tensor) -> Tensor:
-        """Keys or values, (B, G, T, Dh), after quantization."""
-        rows = x.flatten(1) if self.whole else x.flatten(0, 2)
+        """What quantization leaves of a tensor, (B, G, ., .)."""
+        whole = self.shared == SHARED[1]
+        rows = x.flatten(1) if whole else x.flatten(0, 2)
         return dequantize(quantize(rows, self.bits)).view(x.shape)
 
 
@@ -71,22 +75,21 @@ def added_loss(model: GPT, test: Sequence[Batch]) -> dict[str, Any]:
         "tokens": sum(part.n_targets for part in test),
         "loss": summary(plain),
     }
-    for whole, bits in product((False, True), BITS):
+    for shared, bits in product(SHARED, BITS):
 
         def read(ids: Tensor) -> Tensor:
             """Logits, from rounded keys and values."""
-            cache = RoundedCache(bits, whole)  # noqa: B023
+            cache = RoundedCache(bits, shared)  # noqa: B023
             logits: Tensor = model(ids, cache=[cache] * len(model.blocks))
             return logits
 
         def loss(_: Any, inputs: dict[str, Tensor], targets: Tensor) -> Tensor:
-            return token_loss(read, inputs, targets)  # noqa: B023
+            return token_loss(read, inputs, targets)
 
         rounded = [evaluate(model, [part], loss=loss) for part in test]
         added = [a - b for a, b in zip(rounded, plain, strict=True)]
-        steps = "one for all" if whole else "one a vector"
-        found[f"{bits} bits, {steps}"] = summary(added)
-        print(bits, steps, summary(added), flush=True)
+        found[f"{bits} bits, a step for {shared}"] = summary(added)
+        print(bits, shared, summary(added), flush=True)
     return found
 
 

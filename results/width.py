@@ -45,8 +45,8 @@ def optimizer(model: GPT, by_width: bool) -> ScaledAdamW:
     with torch.no_grad():
         head.weight *= factor**0.5
         embedding /= factor**0.5
-    reading = [p for p in model.blocks.parameters() if p.dim() > 1]
-    reading.append(head.weight)
+    matrices = [p for p in model.blocks.parameters() if p.dim() > 1]
+    reading = [*matrices, head.weight]
     known = {id(p) for p in reading}
     rest = [p for p in model.parameters() if id(p) not in known]
     groups = [
