@@ -2,7 +2,7 @@
 
 Two blocks, three widths, the same text and number of steps.  Usually all
 weights have one rate.  The control gives each kind of weight the rate and the
-first size that the maximal update parametrization gives it (yang2021tensor,
+first size that the maximal update parametrization gives it (yang2022tensor,
 table 3), counted from the narrowest model, which is the same in both ways.
 """
 
@@ -19,7 +19,7 @@ from results.replacing import corpus
 
 CONTEXT, BATCH, WARMUP = 32, 16, 20
 WIDTHS = (16, 48, 144)
-EXPONENTS = range(-9, -2)  # of 2, the rates
+EXPONENTS = range(-10, -3)  # of 2, the rates
 HELD_OUT = 24_577  # characters
 
 
