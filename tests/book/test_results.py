@@ -88,6 +88,7 @@ ONE_RUN = {  # results with fewer seeds that pages quote, and why
     "live": "times",
     "published": "models of others",
     "running": "a model that pages load",
+    "serving": "the shipped models, each measured on one text",
     "stories": "a model that pages load",
     "translation": "the shipped translators, measured on one text",
 }
