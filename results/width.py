@@ -18,9 +18,9 @@ from results.record import options, record, summary
 from results.replacing import corpus
 
 CONTEXT, BATCH, WARMUP = 32, 16, 20
-WIDTHS = (16, 48, 144)
-EXPONENTS = range(-10, -3)  # of 2, the rates
-HELD_OUT = 24_577  # characters
+WIDTHS = (8, 24, 72)
+EXPONENTS = range(-9, -2)  # of 2, the rates
+HELD_OUT = 12_289  # characters
 
 
 class ScaledAdamW(torch.optim.AdamW):
