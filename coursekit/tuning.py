@@ -436,7 +436,8 @@ def load_tuned(path: str | Path) -> Loaded:
 
     Args:
         path: as :func:`save_adapter` wrote it, or the name of an adapter
-            that the package ships, ``"stories-answers"`` or ``"stories-looks"``.
+            that the package ships, ``"stories-answers"`` or
+            ``"stories-looks"``.
 
     Returns:
         A plain model, in evaluation mode, and its tokenizer.

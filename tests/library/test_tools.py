@@ -40,7 +40,8 @@ def test_calls_have_an_end():
     """A model that only calls: after so many, its words are the answer."""
     say, read = scripted(*["Look: kite"] * 9)
     text = use_tools(say, "Q", TOOLS, max_calls=2)
-    assert len(read) == 3 and text.count(SHELF["kite"]) == 2
+    assert len(read) == 3
+    assert text.count(SHELF["kite"]) == 2
     assert text.endswith(" A: Look: kite")
 
 
