@@ -566,10 +566,11 @@ def _judged_cases(seed: int) -> list[Case]:
     g = generator(seed)
     quality = randn(g, 13)
     quality += quality.sign()  # larger than the bonus, but for three
-    quality[4:7] = quality[4:7].abs() / 10 * torch.tensor([1, 1, -1])
+    quality[4:7] = quality[4:7].abs() / 10 * torch.tensor([1, -1, -1])
     quality[:2] = 0.0
     bonus = torch.full_like(quality, 0.6)
     bonus[2], bonus[3] = 0.0, -quality[3]  # a sum of 0, a first number of 0
+    bonus[6] = -0.6
     pair = bonus + quality, bonus - quality
     return [Case(pair, name="a bonus for the first place, two ties")]
 
