@@ -2,7 +2,7 @@
 
 import pytest
 
-from coursekit.tools import best_of, use_tools
+from coursekit.tools import use_tools
 
 SHELF = {"kite": "Lily gave Jack the kite.", "ball": "Mia has the ball."}
 TOOLS = {"Look": SHELF.__getitem__, "Count": lambda text: str(len(text))}
@@ -43,7 +43,3 @@ def test_calls_have_an_end():
     assert len(read) == 3
     assert text.count(SHELF["kite"]) == 2
     assert text.endswith(" A: Look: kite")
-
-
-def test_the_best_is_the_first_of_the_best():
-    assert best_of(["a", "bb", "cc"], len) == "bb"
