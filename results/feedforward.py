@@ -1,47 +1,39 @@
-"""The feed-forward rung without its nonlinearity, and with less width.
+"""Chapter 8's model without its nonlinearity, and with fewer hidden units.
 
-The rung of :mod:`results.replacing`, where residual and norm are there
-already.  Text, budget and seeds are the ladder's; only the network differs.
+Both are edits of the reader's file as it is after chapter 8. Text, steps and
+seeds are the ladder's, so that the losses compare with its rungs.
 """
 
-from dataclasses import replace
-
 import torch
-from torch import nn
 
-from coursekit.decoder import GPT
+from results.ladder import Edits, characters, climb
 from results.record import options, record, summary
-from results.replacing import climb, corpus, rungs
 
-
-def straighten(model: GPT) -> None:
-    """Take the activation away: two linear maps in a row remain."""
-    for block in model.blocks:
-        block.feed_forward.activation = nn.Identity()
-
-
-VARIANTS = {  # d_ff, and what changes before training
-    "no bend": (256, straighten),
-    "as wide as the stream": (64, lambda model: None),
+CHAPTER = 8
+VARIANTS: dict[str, Edits] = {
+    "no nonlinearity": [
+        ("nn.functional.gelu(self.hidden(x))", "self.hidden(x)")
+    ],
+    "64 hidden units": [
+        ("nn.Linear(d_model, 4 * d_model", "nn.Linear(d_model, d_model"),
+        ("nn.Linear(4 * d_model, d_model", "nn.Linear(d_model, d_model"),
+    ],
 }
-
 
 parser = options(__doc__, seeds=[0, 1, 2], steps=2000)
 
 
 def main() -> None:
-    """Train both controls with every seed."""
+    """Train both variants with every seed."""
     args = parser.parse_args()
     torch.set_num_threads(1)
-    tokenizer, ids = corpus()
-    made = {name: config for name, _, config in rungs(tokenizer.vocab_size)}
+    corpus = characters()
     with record("feedforward", args.seeds) as metrics:
         metrics["unit"] = "nats per character, whole validation split"
         metrics["losses"] = {}
-        for name, (d_ff, change) in VARIANTS.items():
-            config = replace(made["feedforward"], d_ff=d_ff)
+        for name, edits in VARIANTS.items():
             losses = [
-                round(climb(config, ids, seed, args.steps, change)[1], 4)
+                round(climb(CHAPTER, corpus, seed, args.steps, edits)[2], 4)
                 for seed in args.seeds
             ]
             metrics["losses"][name] = summary(losses)
