@@ -93,7 +93,7 @@ class Config:
         return {}
 
     def rules(self) -> Rules:
-        """Rules between fields: pairs of a condition and its message."""
+        """Rules between fields: what holds, the rule, what came, a remedy."""
         yield from ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -428,7 +428,7 @@ class TrainConfig(Config):
     """Fixes initial weights, batches and dropout."""
 
     def rules(self) -> Rules:
-        """Rules between fields: pairs of a condition and its message."""
+        """Rules between fields: what holds, the rule, what came, a remedy."""
         yield (
             self.min_lr_ratio <= 1,
             "min_lr_ratio is at most the peak, 1",

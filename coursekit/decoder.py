@@ -61,7 +61,7 @@ class DecoderStack(nn.Module):
 
         Args:
             ids, positions, cache: as in :meth:`GPT.forward`.
-            how: what else each block takes.
+            options: other arguments of each block.
 
         Returns:
             (B, T, D).

@@ -332,7 +332,7 @@ class Muon(torch.optim.AdamW):
             if not self.state[p]:
                 # The number of the step is not needed, but looked for by
                 # what torch does when it loads AdamW's state.
-                self.state[p]["step"] = torch.zeros(())
+                self.state[p]["step"] = torch.zeros((), dtype=torch.float32)
                 self.state[p]["momentum"] = torch.zeros_like(p)
             self.state[p]["step"] += 1
         rate, momentum = group["lr"], group["momentum"]

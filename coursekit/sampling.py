@@ -167,9 +167,13 @@ def sampler(
         # Apple's GPUs have no float64.
         precise = torch.float32 if device.type == "mps" else torch.float64
         sums = probabilities.cumsum(dim=-1, dtype=precise)
-        uniform = torch.rand_like(sums[:, :1], generator=generator)
+        size = len(sums), 1
+        uniform = torch.rand(
+            size, generator=generator, dtype=precise, device=device
+        )
         drawn = torch.searchsorted(sums, uniform * sums[:, -1:], right=True)
-        return drawn[:, 0].to(logits.device)
+        # A product that was rounded up to the sum would be one too far.
+        return drawn[:, 0].clamp(max=sums.size(1) - 1).to(logits.device)
 
     filtered(torch.zeros(1, 1))  # refuses bad values
     return greedy if is_greedy else draw

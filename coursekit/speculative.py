@@ -240,7 +240,7 @@ class CachedReader:
         self.text: list[int] = []
 
     def __call__(self, text: Sequence[int], n_last: int) -> Tensor:
-        """Logits after each of the last tokens of a text.
+        """Probabilities of what follows each of a text's last tokens.
 
         Args:
             text: ids, at most ``max_len``.

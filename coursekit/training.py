@@ -118,8 +118,8 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
 ) -> TrainState:
     """Train a model, from the beginning or from where a state stands.
 
-    The caller's random numbers are untouched: chance (dropout) is seeded
-    again at each step.
+    Chance (dropout) is seeded again at each step; afterward the caller's
+    random numbers, on the CPU and on the model's device, are as before.
 
     Args:
         model: maps ``**batch.inputs`` to logits (B, T, V); on its device.

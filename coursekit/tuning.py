@@ -286,7 +286,6 @@ def add_lora(
             "update, leave the model as it is."
         )
     alpha = 2.0 * rank if alpha is None else alpha
-    model.requires_grad_(False)
     linears = [
         (parent, name, child)
         for parent in model.modules()
@@ -299,6 +298,7 @@ def add_lora(
             f"{', '.join(layers)}, of which {type(model).__name__} has none. "
             "Take names from model.named_modules()."
         )
+    model.requires_grad_(False)
     for parent, name, child in linears:
         setattr(parent, name, LoRA(child, rank, alpha))
     return model

@@ -205,8 +205,10 @@ def test_training_moves_the_adapter_alone():
 def test_a_wrong_use_is_refused():
     with pytest.raises(ValueError, match=r"rank of at least 1: got 0"):
         tuning.add_lora(model(), rank=0)
+    kept = model()
     with pytest.raises(ValueError, match=r"got c_attn, of which GPT has none"):
-        tuning.add_lora(model(), rank=2, layers=("c_attn",))
+        tuning.add_lora(kept, rank=2, layers=("c_attn",))
+    assert all(p.requires_grad for p in kept.parameters())
 
 
 def test_answers_end_at_the_end():
