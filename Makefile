@@ -54,8 +54,7 @@ check: $(ENV)  ## in 3 minutes: style, types, the library, changed chapters
 
 test: $(ENV) $(ASKED)  ## run every check
 	@rm -rf _build
-	@# Chapters first, which the others wait for; what is left fills the gaps.
-	@$(call in_order,lint+types+library+chapters classroom+html+compare pages)
+	@$(call in_order,lint+types+library classroom chapters html+compare pages)
 
 fuzz: $(ENV)  ## random cases: make fuzz SECONDS=600; a failure says its command
 	@$(PY) -m tests.fuzz $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
@@ -162,7 +161,7 @@ graders: $(ENV)  ## let nbgrader and Otter themselves grade an assignment of our
 # -- the parts of `make check` and `make test` --------------------------------
 # One after another, also after one that fails; with a plus, at the same time.
 in_order = failed=; for part in $(1); do echo; echo "== $$part"; \
-  $(MAKE) --no-print-directory -k -j4 $$(echo $$part | tr + ' ') || \
+  $(MAKE) --no-print-directory -k -j3 $$(echo $$part | tr + ' ') || \
   failed="$$failed $$part"; done; \
   test -z "$$failed" || { echo "FAILED:$$failed"; exit 1; }; echo "all passed"
 # nbval, which runs the chapters, would load Jupyter in every worker.

@@ -170,12 +170,19 @@ def split_and_merge(
     return ax
 
 
-def sum_over_heads(found: Sequence[Tensor], w_o: Tensor) -> Axes:
-    """Draw [head 1, head 2] times W_O as a sum with a block of W_O each.
+def sum_over_heads(
+    found: Sequence[Tensor],
+    w_o: Tensor,
+    names: Sequence[str] = ("head 1 · $W_O^1$", "head 2 · $W_O^2$"),
+    matrix: str = "$W_O$",
+) -> Axes:
+    """Draw two vectors side by side, times a matrix, as a sum of products.
 
     Args:
-        found: (2,) numbers that each of two heads hands over.
-        w_o: (4, 4) output projection.
+        found: (2,) numbers of each of two vectors, such as heads' results.
+        w_o: (4, 4) the matrix, such as an output projection.
+        names: of the two products.
+        matrix: its name.
 
     Returns:
         The axes.
@@ -191,11 +198,10 @@ def sum_over_heads(found: Sequence[Tensor], w_o: Tensor) -> Axes:
         _values(ax, left, -3.5, "value", found[n][None], 2)
         write(ax, left + 4.7, -4, "·", size=15)
         _values(ax, left + 5.4, -3, "stream", blocks[n], 1.2)
-        name = f"head {n + 1} · $W_O^{n + 1}$"
-        ax.text(left + 5, -5.3, name, ha="center", va="top", size=11)
+        ax.text(left + 5, -5.3, names[n], ha="center", va="top", size=11)
     write(ax, 11.7, -4, "+", size=15)
     ax.text(4, 1.1, "side by side", ha="center", size=11)
-    ax.text(11.8, 2.2, "$W_O$", ha="center", size=11)
+    ax.text(11.8, 2.2, matrix, ha="center", size=11)
     return ax
 
 
