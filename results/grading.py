@@ -6,6 +6,7 @@ students answer in ways that are known, right, wrong and hostile.
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -154,7 +155,8 @@ class Desk:
                 capture_output=True,
                 text=True,
             )
-            printed = done.stdout
+            # A built book would add where it lies on this machine.
+            printed = re.sub(r", file://\S+", "", done.stdout)
             if done.returncode not in (0, 1):
                 raise RuntimeError(f"{line}:\n{done.stdout}{done.stderr}")
             shown.append(f"$ {line}\n{printed}".rstrip())
