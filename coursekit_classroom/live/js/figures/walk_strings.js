@@ -119,7 +119,7 @@ Object.assign(STRINGS, {
   "walk.answer": "After “{token}” the model expects",
   "walk.intact": "The model as it was trained.",
   "walk.changed": "“{token}”: {before} before, {after} now ({points}). A frame"
-    + " is the share before.",
+    + " shows the share before.",
   "walk.now": "{token} {after}",
   "walk.then-now": "{token} {before} → {after}",
   "walk.points": "{n} points",
@@ -199,8 +199,8 @@ Object.assign(STRINGS, {
   "walk.head.title": "Head {h} of block {b}: each query, each key",
   "walk.head.formula": "weights = softmax([[query:Q]] [[key:K]]ᵀ / √D_h),"
     + " masked",
-  "walk.head.sentence": "Each row is a query and sums to 100%. “{token}” gives"
-    + " {share} to “{best}”. Press a cell for the dot product behind it.",
+  "walk.head.sentence": "Each row is one query, and its weights sum to 100%."
+    + " “{token}” gives {share} to “{best}”. Press a cell for its dot product.",
   "walk.dot.title": "One dot product: q of “{token}”, k of “{key}”",
   "walk.dot.formula": "score = ([[query:q_1]] [[key:k_1]] + [[query:q_2]] [[key:k_2]]"
     + " + …) / √D_h",
@@ -211,81 +211,80 @@ Object.assign(STRINGS, {
     + " mask sets it to −∞, and the weight is 0.",
   "walk.1.title": "The text becomes tokens",
   "walk.1.formula": "text → [[token:ids]]",
-  "walk.1.sentence": "The text becomes {n} tokens, and the model sees only"
-    + " their ids: “{token}” is token {id} of {all}.",
+  "walk.1.sentence": "The model never sees a letter. It gets the ids of {n}"
+    + " tokens: “{token}” is token {id} of {all}.",
   "walk.1.sentence-split": "“{word}” is not one of the {all} tokens: the model"
-    + " reads it in {pieces} pieces, from which it has learned little. What it"
-    + " answers to such a text is a guess.",
+    + " reads it in {pieces} smaller ones, about which it has learned little. So"
+    + " its answer is a guess.",
   "walk.1.sentence-cut": "The text is too long for the walk. The last {n} tokens"
     + " are read, and {cut} before them are left out.",
   "walk.2.title": "An id selects a row of E",
   "walk.2.formula": "[[stream:x]] = row [[token:id]] of E",
-  "walk.2.sentence": "The id {id} selects one row of E, and this row is x."
-    + " The rows nearest to it belong to {near}.",
+  "walk.2.sentence": "Id {id} picks its row of E, and this row is x. The rows"
+    + " nearest to it belong to {near}.",
   "walk.3.title": "The position is added",
   "walk.3.formula": "[[stream:x]] = E_i_d + [[token:P_t]]",
-  "walk.3.sentence": "Row {t} of the position table is added to x, so that"
-    + " the same word at another position is another vector.",
+  "walk.3.sentence": "Row {t} of the position matrix is added to x, so that the"
+    + " same word at another position is another vector.",
   "walk.3.sentence-swapped": "“{a}”, now at position {at}, and “{b}”, now at"
-    + " position {to}, have changed places: their rows of E moved with them, and"
-    + " the rows of P stayed. So both sums are other vectors.",
+    + " position {to}, have changed places. Their rows of E moved with them, the"
+    + " rows of P stayed, so both sums are other vectors.",
   "walk.4.title": "One x becomes query, key and value",
   "walk.4.formula": "[[query:q]] = W_Q norm([[stream:x]]),"
     + " [[key:k]] = W_K norm([[stream:x]]),"
     + " [[value:v]] = W_V norm([[stream:x]])",
-  "walk.4.sentence": "After the norm, three learned matrices make of x a"
-    + " query, a key and a value; these are those of block {block}, head"
-    + " {head}.",
+  "walk.4.sentence": "Three learned matrices make three vectors from the normed x:"
+    + " what it asks, how it is found, what it hands on (block {block}, head"
+    + " {head}).",
   "walk.5.title": "The query meets every key",
   "walk.5.formula": "score = [[query:q]] · [[key:k]] / √D_h",
-  "walk.5.sentence": "The query of “{token}” is multiplied by every key,"
-    + " number by number, and the products are summed: “{best}” gets the"
+  "walk.5.sentence": "“{token}” holds its query against every key: their numbers"
+    + " are multiplied in pairs, and the products are summed. “{best}” gets the"
     + " largest score, {score}.",
   "walk.6.title": "The future falls away, softmax makes weights",
   "walk.6.formula":
     "[[weight:weights]] = softmax(scores), [[loss:future]] = −∞",
-  "walk.6.sentence": "Tokens that come later get −∞, and softmax turns the"
-    + " {n} other scores into weights that sum to 1: “{best}” gets {share}.",
-  "walk.6.sentence-off": "Without the mask, an average query takes {mean} of"
-    + " its weight from tokens that come later. The model cheats: it sees"
-    + " what it has to predict.",
+  "walk.6.sentence": "Tokens that come later get −∞, and softmax turns the {n}"
+    + " other scores into weights that sum to 1: “{best}” gets {share}.",
+  "walk.6.sentence-off": "Without the mask, an average query gives {mean} of its"
+    + " weight to tokens that come later. The model cheats: it sees what it has to"
+    + " predict.",
   "walk.7.title": "The values are mixed",
   "walk.7.formula": "mix = Σ [[weight:weight]] · [[value:v]]",
-  "walk.7.sentence": "Each value is scaled by its weight, {share} for"
-    + " “{best}”, and all are summed. In this step alone, information moves"
-    + " from one token to another.",
-  "walk.7.sentence-muted": "This head is muted: whatever its weights are, it"
-    + " hands on zeros.",
+  "walk.7.sentence": "Each value counts by its weight, {share} for “{best}”, and"
+    + " all are summed. Only here does information move from one token to another.",
+  "walk.7.sentence-muted": "This head is muted: whatever its weights say, it hands"
+    + " on zeros.",
   "walk.8.title": "All heads are joined",
   "walk.8.formula":
     "[[stream:a]] = W_O ([[value:head_1]], …, [[value:head_H]])",
-  "walk.8.sentence": "The {n} heads of block {block} look at different tokens;"
-    + " joined and multiplied by one more matrix, they say what is added to x."
-    + " Mute one, and see how the answer changes.",
+  "walk.8.sentence": "Each of the {n} heads of block {block} has looked for"
+    + " itself. Joined and multiplied by one more matrix, they give what is added"
+    + " to x. Mute one, and watch the answer.",
   "walk.9.title": "What attention found is added to x",
   "walk.9.formula": "[[stream:x]] ← [[stream:x]] + [[weight:attention]]",
-  "walk.9.sentence": "x, of length {before}, gets an addition of length"
-    + " {added}. Nothing is overwritten: what x was is still in the sum.",
-  "walk.9.sentence-off": "Without the +, only what attention found goes on."
-    + " What x was is lost for all later steps.",
+  "walk.9.sentence": "x has length {before}, and attention adds a vector of length"
+    + " {added}. Nothing is overwritten: the old x is still in the sum.",
+  "walk.9.sentence-off": "Without the +, only what attention found goes on. The"
+    + " old x is lost for all later steps.",
   "walk.10.title": "The feed-forward network computes",
   "walk.10.formula":
     "[[stream:x]] ← [[stream:x]] + W_2 [[ffn:GELU(W_1 norm(x))]]",
-  "walk.10.sentence": "x opens into {n} hidden units, of which {count} are"
-    + " above 0.1 now; they close to a vector that is added to x. Every token"
-    + " is computed alone.",
-  "walk.10.sentence-off": "Without GELU, the two matrices are one linear map:"
-    + " no unit is off, and none stands for a condition.",
+  "walk.10.sentence": "One matrix spreads x over {n} hidden units, {count} of them"
+    + " above 0.1 now; another turns them into a vector that is added to x. Each"
+    + " token is on its own.",
+  "walk.10.sentence-off": "Without GELU, the two matrices are one linear map: no"
+    + " unit can switch off.",
   "walk.11.title": "The block repeats",
   "walk.11.formula": "[[stream:x]] ← block([[stream:x]])",
-  "walk.11.sentence": "Steps 4 to 10 are one block. Read off after block"
-    + " {block}, the next token would be “{token}” ({share}); from block"
-    + " {first} on it is “{last}”.",
-  "walk.11.sentence-always": "Steps 4 to 10 are one block. Read off after"
-    + " block {block}, the next token would be “{token}” ({share}).",
-  "walk.11.sentence-beside": "Two blocks, the same operations, other weights:"
-    + " read off after block {block}, the next token would be “{token}”"
-    + " ({share}), after block {other} “{last}” ({after}).",
+  "walk.11.sentence": "Steps 4 to 10 are one block. If the model ended after block"
+    + " {block}, it would say “{token}” ({share}); from block {first} on it says"
+    + " “{last}”.",
+  "walk.11.sentence-always": "Steps 4 to 10 are one block. If the model ended"
+    + " after block {block}, it would say “{token}” ({share}).",
+  "walk.11.sentence-beside": "All blocks do the same, with other weights. If the"
+    + " model ended after block {block}, it would say “{token}” ({share}); after"
+    + " block {other}, “{last}” ({after}).",
   "walk.12.title": "A token is drawn",
   "walk.12.formula": "[[weight:p]] = softmax(logits / τ)",
   "walk.12.sentence": "The last x has become {n} logits, and softmax turns"
@@ -300,9 +299,9 @@ Object.assign(STRINGS, {
   "walk.loss.sentence": "If “{token}” comes next, the loss is −ln p = {loss}"
     + " nats. The gradient p − y is negative for “{token}” alone: training"
     + " pushes it up by {up}, and each other token down by its probability.",
-  "walk.loss.sentence-pushed": "After {n} pushes by p − y, “{token}” has {share}"
-    + " and the loss is {loss} nats. Training moves the weights so that the"
-    + " logits go this way.",
+  "walk.loss.sentence-pushed": "After {n} pushes by y − p, “{token}” has {share}"
+    + " and the loss is {loss} nats. Training moves the weights so that the logits"
+    + " go this way.",
 });
 
 /** A difference of two shares: −39 points. */
