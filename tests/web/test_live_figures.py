@@ -72,7 +72,7 @@ FIGURES = {
     "probe": (":program: no_mask", "Token 5, “a”, becomes “b”, and the"),
     "walk": (
         ":model: stories\n:text: The dog chased the cat.\n:block: 3",
-        "It gets the ids of 6 tokens",
+        "The model never sees a letter. It gets the ids of 6 tokens",
     ),
     "train": (":text: stories", "A recorded run is shown."),
 }
