@@ -328,23 +328,24 @@ class Muon(torch.optim.AdamW):
 
     def _update(self, weights: list[Tensor], group: dict[str, Any]) -> None:
         """One update of matrices of one shape, as one stack."""
+        rate, momentum = group["lr"], group["momentum"]
+        ahead = []
         for p in weights:
-            if not self.state[p]:
+            state: dict[str, Tensor] = self.state[p]
+            if not state:
                 # The number of the step is not needed, but looked for by
                 # what torch does when it loads AdamW's state.
-                self.state[p]["step"] = torch.zeros((), dtype=torch.float32)
-                self.state[p]["momentum"] = torch.zeros_like(p)
-            self.state[p]["step"] += 1
-        rate, momentum = group["lr"], group["momentum"]
-        grads = [p.grad for p in weights if p.grad is not None]
-        means = [self.state[p]["momentum"] for p in weights]
-        torch._foreach_lerp_(means, grads, 1 - momentum)
-        ahead = torch._foreach_lerp(grads, means, momentum)
+                state["step"] = torch.zeros((), dtype=torch.float32)
+                state["momentum"] = torch.zeros_like(p)
+            state["step"] += 1
+            mean = state["momentum"].lerp_(p.grad, 1 - momentum)
+            ahead.append(torch.lerp(p.grad, mean, momentum))
         stack = torch.stack(ahead).to(group["dtype"] or weights[0].dtype)
         updates = orthogonalize(stack).to(weights[0].dtype)
         scale = 0.2 * math.sqrt(max(weights[0].shape))
-        torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
-        torch._foreach_add_(weights, updates.unbind(), alpha=-scale * rate)
+        for p, update in zip(weights, updates, strict=True):
+            p.mul_(1 - rate * group["weight_decay"])
+            p.add_(update, alpha=-scale * rate)
 
 
 def _by_shape(weights: Iterable[Tensor]) -> Iterable[list[Tensor]]:
