@@ -338,8 +338,9 @@ class Muon(torch.optim.AdamW):
                 state["step"] = torch.zeros((), dtype=torch.float32)
                 state["momentum"] = torch.zeros_like(p)
             state["step"] += 1
-            mean = state["momentum"].lerp_(p.grad, 1 - momentum)
-            ahead.append(torch.lerp(p.grad, mean, momentum))
+            grad: Any = p.grad
+            mean = state["momentum"].lerp_(grad, 1 - momentum)
+            ahead.append(torch.lerp(grad, mean, momentum))
         stack = torch.stack(ahead).to(group["dtype"] or weights[0].dtype)
         updates = orthogonalize(stack).to(weights[0].dtype)
         scale = 0.2 * math.sqrt(max(weights[0].shape))
