@@ -5,45 +5,43 @@ They load when they are first asked for, and so do modules:
 ``coursekit.probe`` needs no import of its own.
 """
 
-import os
-import sys
-
-# `python -m coursekit` looks for modules in the current folder first, which
-# may be one with students' submissions.
-if (
-    sys.argv[:1] == ["-m"]  # as long as Python looks for what to run
-    and any(word.partition(".")[0] == "coursekit" for word in sys.orig_argv)
-    and not sys.flags.safe_path
-    and sys.path[0] != os.path.dirname(os.path.dirname(__file__))
-):
-    del sys.path[0]
-
-import ast
+# Python has these already: `python -m coursekit` still looks for modules in
+# the current folder, until __main__.py ends that.
 import importlib
-from importlib.util import find_spec
-from typing import Any
+import importlib.util
+from functools import cache
 
-HOMES = {  # name: its module, and behind a colon its name there
+CLASSROOM = {  # name: its module, and behind a colon its name there
     "live": "coursekit_classroom.live",
     "check": "coursekit_classroom.check:check",
     "start": "coursekit_classroom.yourfile:start",
     "step": "coursekit_classroom.yourfile:step",
 }
-_offered = {
-    name.asname or name.name: f"{node.module}:{name.name}"
+
+
+@cache
+def offered() -> dict[str, str]:
+    """Names of ``__init__.pyi``, each with its module, as in CLASSROOM."""
+    import ast
+
     # A loader reads its own files, also in a zip.
-    for node in ast.parse(__loader__.get_data(f"{__file__}i")).body
-    if isinstance(node, ast.ImportFrom) and node.module != "typing"
-    for name in node.names
-}
-HOMES |= _offered
-__all__ = sorted(_offered)
+    stub = ast.parse(__loader__.get_data(f"{__file__}i"))
+    return {
+        name.asname or name.name: f"{node.module}:{name.name}"
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom) and node.module != "typing"
+        for name in node.names
+    }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load a name or a module when it is first asked for."""
-    home = HOMES.get(name, f"coursekit.{name}")
-    if name not in HOMES and (name[0] == "_" or find_spec(home) is None):
+    if name == "__all__":
+        return sorted(offered())
+    homes = CLASSROOM | offered()
+    home = homes.get(name, f"coursekit.{name}")
+    find_spec = importlib.util.find_spec
+    if name not in homes and (name[0] == "_" or find_spec(home) is None):
         raise AttributeError(f"module 'coursekit' has no attribute {name!r}")
     module, _, member = home.partition(":")
     thing = importlib.import_module(module)
@@ -52,4 +50,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *HOMES})
+    return sorted({*globals(), *CLASSROOM, *offered()})
