@@ -75,7 +75,8 @@ class Progress:
     is_best: bool = False
     """True if that is the lowest so far."""
     is_last: bool = False
-    """True if the loop ends here, all steps done or time up."""
+    """True if the loop ends here: all steps done, time up, or a callback
+    before this one has ended it."""
 
 
 @dataclass
@@ -130,8 +131,8 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
         validation: batches that cover the validation split; looked at every
             ``eval_every`` updates and after the last. All of them are moved
             to the device at the beginning, and stay there.
-        callbacks: called after each update; one that returns True ends
-            the run.
+        callbacks: called in order after each update; one that returns
+            True ends the run, and those behind it see ``is_last``.
         state: of a run to go on with; by default a new one.
         progress: show a progress bar; by default where stderr is a terminal.
         seconds: wall time after which no step begins; the last one done
@@ -195,8 +196,12 @@ def train(  # noqa: PLR0913 (a page shows each as an argument)
             if held_out and (is_last or state.step % config.eval_every == 0):
                 report = _evaluated(report, look(), state)
             bar.show(report.loss, report.validation_loss, speed)
-            wants = [callback(report) for callback in callbacks]
-            if is_last or any(wants):
+            for callback in callbacks:
+                if callback(report) and not report.is_last:
+                    report = replace(report, is_last=True)
+                    if held_out and report.validation_loss is None:
+                        report = _evaluated(report, look(), state)
+            if report.is_last:
                 break
     return state
 

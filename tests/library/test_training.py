@@ -530,6 +530,20 @@ def test_a_callback_can_end_the_run():
     assert seen == [1, 2, 3]  # the other callback is called all the same
 
 
+def test_callbacks_behind_the_one_that_ends_the_run_see_its_last_update():
+    records = []
+    state = train(
+        tiny(),
+        batches,
+        quick(steps=50, eval_every=11),
+        validation=list(sequential_windows(IDS[:50], 3, 7)),
+        callbacks=[lambda p: p.step == 3, records.append],
+    )
+    assert [r.is_last for r in records] == [False, False, True]
+    assert records[-1].validation_loss == state.best
+    assert [h["step"] for h in state.history] == [3]
+
+
 def test_time_ends_the_run_with_an_evaluation():
     held_out = list(sequential_windows(IDS[:50], 3, 7))
     records = []
