@@ -59,8 +59,8 @@ _STABLE_BUGS = {
         "    z = z - z.amax(dim=-1, keepdim=True)\n",
         "",
         says="exp of the logits as they are",
-        why="exp(10,000) is infinite. Subtract the row's largest logit "
-        "first: no probability changes, and no exp exceeds 1.",
+        why="To a float, exp(10,000) is infinite. Subtract each row's largest "
+        "logit first: no probability changes, and no exp is above 1.",
         read="10_loss#loss-code",
         at="softmax",
     ),
@@ -69,7 +69,7 @@ _STABLE_BUGS = {
         "z.softmax(dim=-1).log()",
         says="the logarithm of a finished softmax",
         why="A probability of e⁻²⁰⁰⁰⁰ is rounded to 0, and its logarithm is "
-        "−∞. Work with logits: the sum's logarithm minus the right one's "
+        "−∞. Stay with logits: the logarithm of the sum, minus the target's "
         "logit.",
         read="10_loss#loss-code",
         at="softmax",
@@ -105,7 +105,8 @@ _STABLE_BUGS = {
         "nats.mean()",
         "nats.sum()",
         says="the sum over the targets instead of their mean",
-        why="A sum grows with the batch, and the learning rate with it.",
+        why="A sum grows with the number of targets, so a larger batch would "
+        "take larger steps. Divide by how many count.",
         read="10_loss#loss-formula",
         at="mean",
     ),
@@ -150,7 +151,7 @@ def _finite(value: Tensor | float, case: Case) -> Tensor:
 
 # -- implement: the gradient -------------------------------------------------
 def gradient(logits: Tensor, targets: Tensor) -> Tensor:
-    """The gradient of the mean loss by the logits.
+    """The gradient of the mean loss with respect to the logits.
 
     The loss is the mean over the targets that count of `−ln p[target]`, in
     nats, with p the softmax of a row. `logits` is `(N, V)`, `targets` is
@@ -173,15 +174,16 @@ _GRADIENT_BUGS = {
         "p - y",
         "y - p",
         says="target minus probability",
-        why="That is the step, not the slope: training subtracts the slope, "
-        "so the right token's must be negative.",
+        why="That is the push of a training step, which goes against the "
+        "gradient. The loss falls where the target's logit rises, so the "
+        "gradient is negative there.",
         read="10_loss#loss-by-hand",
     ),
     "by_sum": Bug(
         " / keep.sum().clamp(min=1)",
         "",
         says="the gradient of the sum, not of the mean",
-        why="The loss is a mean: each row's slope is divided by the number "
+        why="The loss is a mean, so each row's p − y is divided by the number "
         "of targets that count.",
         read="10_loss#loss-formula",
     ),
@@ -193,7 +195,7 @@ _GRADIENT_BUGS = {
         "torch.ones_like(targets, dtype=torch.bool)",
         says="−100 taken for a token, counted from the end",
         why="Python's index −100 is the hundredth from the end, so with 100 "
-        "tokens or more nothing complains. Such a row has slope 0.",
+        "tokens or more nothing complains. Such a row has a gradient of 0.",
         read="10_loss#loss-formula",
         at="padding",
     ),
@@ -234,9 +236,9 @@ def mended(logits: Tensor, targets: Tensor) -> Tensor:
     """The mean loss over a batch of sequences, in nats.
 
     `logits` is `(B, T, V)`, any real numbers, whose softmax over the V tokens
-    is p; `targets` is `(B, T)`, whole numbers. The loss at a place is
-    `−ln p[target]`. A target of −100 does not count, neither in the sum nor in
-    the number that it is divided by.
+    is p; `targets` is `(B, T)`, whole numbers. The loss at a position
+    is `−ln p[target]`. A target of −100 does not count, neither in the sum nor
+    in the number that it is divided by.
     The mean is taken once, over all targets of all sequences that count, each
     with the same weight, however long its sequence is. The result is one
     number, a tensor without axes.
@@ -258,15 +260,16 @@ _MENDED_BUGS = {
         "F.cross_entropy",
         "F.nll_loss",
         says="nll_loss on something that is no log-probability",
-        why="nll_loss only picks the right number and turns its sign. Give "
-        "it log_softmax(logits), or use cross_entropy.",
+        why="nll_loss only picks the target's entry and changes its sign. "
+        "Give it log_softmax(logits), or use cross_entropy.",
         read="further/10_loss#loss-wrong",
     ),
     "viewed": Bug(
         "transpose(1, 2)",
         "reshape(len(logits), logits.size(2), -1)",
         says="view(B, V, T) where the axes should be swapped",
-        why="view cuts the numbers up again, across tokens. Use "
+        why="view leaves the entries in their order and only cuts them anew, "
+        "so one column mixes logits of several positions. Use "
         "transpose(1, 2), or flatten batch and time.",
         read="further/10_loss#loss-wrong",
     ),
@@ -282,8 +285,8 @@ _MENDED_BUGS = {
         "z = logits",
         "logits, targets = logits[:, :-1], targets[:, 1:]\n    z = logits",
         says="targets shifted once more",
-        why="targets[t] already is what should follow position t. Where the "
-        "batch was cut, it was shifted.",
+        why="targets[t] already is the token that follows position t: the "
+        "shift was made where the batch was cut.",
         read="10_loss#loss-every-position",
     ),
 }
@@ -302,7 +305,7 @@ def _mended_cases(seed: int) -> list[Case]:
 
 # -- implement: label smoothing ----------------------------------------------
 def smooth(logits: Tensor, targets: Tensor, epsilon: float) -> Tensor:
-    """The mean loss with a share of the target spread over all tokens.
+    """The mean loss with a fraction of the target spread over all tokens.
 
     `logits` is `(N, V)`, with p the softmax of a row; `targets` is `(N,)`,
     whole numbers from 0 to `V − 1`; `epsilon` lies between 0 and 1. The loss
@@ -351,8 +354,8 @@ _SMOOTH_BUGS = {
         "target * logits.log_softmax(dim=-1)",
         "y * p.log()",
         says="the prediction smoothed instead of the target",
-        why="−ln((1 − ε) p + ε / V) makes a wrong guess cheaper. Label "
-        "smoothing leaves p alone and asks for another target.",
+        why="−ln((1 − ε) p + ε / V) lowers the loss of a wrong guess. "
+        "Label smoothing leaves p alone and changes the target.",
         read="further/10_loss#loss-smoothing",
         at="spread",
     ),
@@ -447,9 +450,9 @@ def _perplexity_cases(seed: int) -> list[Case]:
 def per_byte(models: Sequence[tuple[float, int]], text: str) -> list[float]:
     """The losses of some models on one text, in nats per byte.
 
-    `models` is a list of pairs, one for each model: its mean loss in bits a
-    token, and the number of tokens into which it cuts the text. `text` is that
-    text. The whole text's surprise is the mean loss times the number of
+    `models` is a list of pairs, one for each model: its mean loss in bits
+    per token, and the number of tokens into which it cuts the text. `text` is
+    that text. The whole text's surprise is the mean loss times the number of
     tokens; one bit is ln 2 nats.
     Returned is a list of numbers in the order of the models: the surprise of
     the whole text in nats, divided by the number of its bytes in UTF-8. There
@@ -472,7 +475,7 @@ _PER_BYTE_BUGS = {
         " * math.log(2)",
         "",
         says="the given unit kept, with no conversion to nats",
-        why="The answer is wanted in nats: one bit is ln 2 of them.",
+        why="The answer should be in nats, and one bit is ln 2 nats.",
         read="10_loss#loss-units",
         otherwise=[(" * math.log(10)", "")],
     ),
@@ -583,8 +586,8 @@ EXERCISES = {
                 "with logarithms to base 10.",
                 texts={
                     "not_converted": {
-                        "why": "The answer is wanted in nats: one digit is "
-                        "ln 10 of them.",
+                        "why": "The answer should be in nats, and one digit "
+                        "is ln 10 nats.",
                     },
                     "wrong_way": {
                         "says": "a conversion the wrong way round, by 1 / ln "
