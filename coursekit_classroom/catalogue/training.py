@@ -54,24 +54,24 @@ _RATES_BUGS = {
         "step <= warmup",
         "step <= warmup > 0",
         says="updates counted from 0",
-        why="The first update then has rate 0 and does nothing, and every "
-        "later one has its neighbor's rate. Count from 1.",
+        why="The first update then has the rate 0 and is wasted, and each "
+        "later one has the rate of the one before it. Count from 1.",
         read="11_training#train-rate",
     ),
     "whole_way": Bug(
         "(step - warmup) / (total - warmup)",
         "step / total",
         says="a cosine that begins at update 0, not at the end of the warm-up",
-        why="The way down starts where the rise ends: its share is (step − "
-        "warmup) / (total − warmup). Else the rate jumps.",
+        why="The fall should start where the rise ends, or the rate jumps "
+        "there. Its progress is (step − warmup) / (total − warmup).",
         read="11_training#train-rate",
     ),
     "rises_again": Bug(
         "            share = min(share, 1.0)\n",
         "",
         says="a cosine that rises again after the last update",
-        why="Beyond π the cosine climbs. Keep the fraction of the way at "
-        "most 1.",
+        why="Beyond π a cosine climbs. Keep the progress at most 1, and the "
+        "rate stays at the floor.",
         read="11_training#train-rate",
         at="floor",
     ),
@@ -79,7 +79,7 @@ _RATES_BUGS = {
         "floor + (peak - floor) * height",
         "max(floor, peak * height)",
         says="a fall to 0 that is cut off at the floor",
-        why="max(floor, …) makes the last stretch flat. The curve itself "
+        why="With max(floor, …) the last stretch is flat. The curve itself "
         "should arrive at the floor: floor + (peak − floor) · …",
         read="11_training#train-rate",
         at="floor",
@@ -88,7 +88,8 @@ _RATES_BUGS = {
         "floor + (peak - floor) * height",
         "peak * (floor + (1 - floor) * height)",
         says="the floor taken for a fraction of the peak",
-        why="The floor is a rate: the fall ends at it, whatever the peak is.",
+        why="Here the floor is a rate, and the fall ends at it, however high "
+        "the peak is.",
         read="11_training#train-rate",
         alone=True,
     ),
@@ -99,8 +100,8 @@ _RATES_BUGS = {
         "step / total",
         says="a cosine that begins at update 0, so that the rate never "
         "reaches its peak",
-        why="At the end of the warm-up the way down has not begun: (step − "
-        "warmup) / (total − warmup).",
+        why="At the end of the warm-up the fall has not begun. Its progress is "
+        "(step − warmup) / (total − warmup), which is 0 there.",
         read="11_training#train-rate",
         alone=True,
     ),
@@ -160,24 +161,25 @@ _UPDATE_BUGS = {
         "(change + decay * w)",
         "change",
         says="the decay added to the gradient (Adam with L2, not AdamW)",
-        why="It then goes through m and v and is divided by √v̂: weights "
-        "with large gradients hardly decay. AdamW keeps it apart.",
+        why="There it goes through m and v and is divided by √v̂, so weights "
+        "with large gradients decay very little. AdamW keeps it apart.",
         read="11_training#train-adamw",
     ),
     "decay_whole": Bug(
         "(change + decay * w)",
         "change - decay * w",
         says="a decay that is not multiplied by the learning rate",
-        why="Each update then takes away a fraction `decay` of every "
-        "weight, a thousand times too much. It is rate · decay · w.",
+        why="Each update then takes the fraction `decay` from every weight, "
+        "and with a rate of 0.001 that is a thousand times too much. Subtract "
+        "rate · decay · w.",
         read="11_training#train-adamw",
     ),
     "no_correction": Bug(
         "m / (1 - beta1**step), v / (1 - beta2**step)",
         "m, v",
         says="m and v used as they are, without dividing by 1 − β^step",
-        why="Both begin at 0 and are too small at first, and not equally "
-        "so: early steps come out up to twice as long.",
+        why="Both begin at 0, so both are too small at first, but not equally: "
+        "v lags behind more, and early steps come out too long.",
         read="11_training#train-by-hand",
         at="correction",
     ),
@@ -185,8 +187,8 @@ _UPDATE_BUGS = {
         "return new, m, v",
         "return new, mean, square",
         says="the divided m̂ and v̂ returned instead of m and v",
-        why="The next update would divide what has been divided. Keep the "
-        "plain ones, and divide again each time.",
+        why="The next update would build on averages that are corrected "
+        "already, and correct them again. Return the plain m and v.",
         read="11_training#train-by-hand",
         at="correction",
     ),
@@ -194,8 +196,8 @@ _UPDATE_BUGS = {
         "(square**0.5 + eps)",
         "(square + eps)",
         says="a division by v̂ instead of √v̂",
-        why="v̂ has the unit of a gradient squared. Only its root cancels "
-        "the unit of m̂, so that a step has about the length of the rate.",
+        why="v̂ is a mean of squares. Its root has the size of a gradient, as "
+        "m̂ has, and only then is a step about as long as the rate.",
         read="11_training#train-by-hand",
         at="divide",
     ),
@@ -203,8 +205,8 @@ _UPDATE_BUGS = {
         "(square**0.5 + eps)",
         "(square + eps) ** 0.5",
         says="ε under the root, √(v̂ + ε), instead of behind it",
-        why="√1e-8 is 1e-4: under the root ε is ten thousand times as "
-        "large, and slows every weight whose gradients are small.",
+        why="√1e-8 is 1e-4. Under the root, ε acts like a number ten thousand "
+        "times as large and slows every weight with small gradients.",
         read="11_training#train-adamw",
         at="divide",
     ),
@@ -265,8 +267,9 @@ _ACCUMULATE_BUGS = {
         "nats / n_all",
         "nats / (y != -100).sum().clamp(min=1)",
         says="the micro-batches' mean losses added up and not divided",
-        why="Each backward adds to what is there: the more micro-batches, "
-        "the longer the gradient. Divide once, by the number of all targets.",
+        why="Each backward adds to what is there, so the gradient grows with "
+        "the number of micro-batches. Divide the sum of all losses once, by "
+        "the number of all targets.",
         read="further/11_training#train-accumulate",
         at="mean",
     ),
@@ -274,8 +277,8 @@ _ACCUMULATE_BUGS = {
         "int((y != -100).sum())",
         "len(y)",
         says="a sum divided by the number of all rows, padding included",
-        why="Padding is in neither the sum nor the number divided by: long "
-        "padding would shrink the step.",
+        why="Padding adds nothing to the sum, so it must not be counted "
+        "either. Otherwise a batch with much padding takes a short step.",
         read="10_loss#loss-formula",
         at="mean",
     ),
@@ -283,7 +286,8 @@ _ACCUMULATE_BUGS = {
         "gradient + part",
         "part",
         says="the gradient of the last micro-batch alone",
-        why="Gradients are cleared once an update, not once a micro-batch.",
+        why="The gradients of the others were cleared. Clear once per update, "
+        "before the first micro-batch.",
         read="further/11_training#train-accumulate",
     ),
     "others_mean": Bug(
@@ -292,8 +296,8 @@ _ACCUMULATE_BUGS = {
         "nats / n_all",
         "nats / (y != -100).sum().clamp(min=1) / n_all",
         says="the mean of the means of those micro-batches that have targets",
-        why="A target in a micro-batch with few of them still weighs more "
-        "than one in company. Divide sums by the number of all targets.",
+        why="A target still weighs more if its micro-batch has few of them. "
+        "Divide sums by the number of all targets.",
         read="further/11_training#train-accumulate",
         alone=True,
     ),
@@ -305,8 +309,8 @@ _ACCUMULATE_BUGS = {
         "nats / n_all",
         "nats / max(n_all, 1)",
         says="a division by the number of targets seen so far",
-        why="The first micro-batch then weighs too much. Count the targets "
-        "of all micro-batches before the first backward.",
+        why="That makes the first micro-batch weigh too much. Count the "
+        "targets of all micro-batches before the first backward.",
         read="further/11_training#train-accumulate",
         alone=True,
     ),
@@ -314,8 +318,8 @@ _ACCUMULATE_BUGS = {
         "nats / n_all",
         "nats",
         says="the gradient of the sum, which is never divided",
-        why="The loss of one large batch is a mean: divide by the number of "
-        "all targets.",
+        why="The loss of one large batch is a mean, so divide by the number "
+        "of all targets.",
         read="further/11_training#train-accumulate",
         alone=True,
     ),
@@ -385,15 +389,15 @@ _LEARN_BUGS = {
         "            optimizer.zero_grad()\n",
         "",
         says="gradients of earlier steps that were never cleared",
-        why="backward adds to what .grad holds. Clear it before each step, "
-        "or every step goes along the sum of all gradients so far.",
+        why="backward adds to what is in .grad. Clear it before each step, or "
+        "every step follows the sum of all gradients so far.",
         read="further/11_training#train-wrong",
     ),
     "clip_after": Bug(
         "nn.utils.clip_grad_norm_([w], limit)\n            optimizer.step()",
         "optimizer.step()\n            nn.utils.clip_grad_norm_([w], limit)",
         says="a gradient that is clipped after the step",
-        why="By then it has been used. Clip between backward and step.",
+        why="By then the step has used it. Clip between backward and step.",
         read="11_training#train-clip",
         at="clip",
     ),
@@ -401,8 +405,8 @@ _LEARN_BUGS = {
         "clip_grad_norm_",
         "clip_grad_value_",
         says="each number of the gradient clipped by itself",
-        why="That turns the gradient: long entries are cut, short ones "
-        "kept. Clip the length, and the direction stays.",
+        why="That changes its direction, since large entries are cut and "
+        "small ones kept. Clip the length of the whole instead.",
         read="11_training#train-clip",
         at="clip",
     ),
@@ -410,17 +414,17 @@ _LEARN_BUGS = {
         "nn.utils.clip_grad_norm_([w], limit)",
         "w.grad *= limit / w.grad.norm()",
         says="every gradient brought to the limit's length, short ones too",
-        why="The limit is the most, not the least: near a minimum steps "
-        "have to become short.",
+        why="The limit is only an upper one. Near a minimum gradients get "
+        "short, and steps have to get short with them.",
         read="11_training#train-clip",
         at="clip",
     ),
     "per_epoch": Bug(
         "len(losses) / (epochs * len(batches))",
         "len(losses) // len(batches) / epochs",
-        says="a rate that falls once an epoch, not with each step",
-        why="The schedule counts steps. Called once an epoch, it moves in "
-        "stairs, and a warm-up would last for epochs.",
+        says="a rate that falls once per epoch, not with each step",
+        why="A schedule counts steps. If it is asked once per epoch, the rate "
+        "falls in stairs, and a warm-up would last for epochs.",
         read="further/11_training#train-wrong",
         at="rate",
     ),
@@ -436,7 +440,7 @@ _LEARN_BUGS = {
         "loss.item()",
         "loss",
         says="losses kept as tensors, which hold their graphs",
-        why="Each keeps everything that was computed for it, step after "
+        why="Each tensor keeps alive all that was computed for it, step after "
         "step, until memory is full. Keep loss.item().",
         read="further/11_training#train-wrong",
         alone=True,
@@ -445,7 +449,8 @@ _LEARN_BUGS = {
         "len(losses) / (epochs",
         "(len(losses) + 1) / (epochs",
         says="steps counted from 1, so that the last one has the rate 0",
-        why="Before the first step none has been made: it has the whole rate.",
+        why="Before the first step none is done, so the first step has the "
+        "whole rate.",
         read="further/11_training#train-wrong",
         alone=True,
     ),
@@ -511,8 +516,9 @@ _PLAN_BUGS = {
         "decay if matrix else 0.0",
         "decay",
         says="a weight decay on every parameter",
-        why="Decay pulls toward 0. For a matrix that means less influence; "
-        "for the gain of a norm it means another function. Vectors are free.",
+        why="Decay pulls toward 0. That lessens the influence of a matrix, but "
+        "a norm's gain does nothing at 1, not at 0. Parameters with one axis "
+        "do not decay.",
         read="11_training#train-decay",
         otherwise=[
             ("decay if matrix and not name.endswith(tables) else 0.0", "decay")
@@ -522,8 +528,8 @@ _PLAN_BUGS = {
         "decay if matrix else 0.0",
         'decay if not name.endswith("bias") else 0.0',
         says="decay on all but the biases, so on the norms' gains too",
-        why="A gain's neutral value is 1, and decay pulls it to 0. What "
-        "decays is told by the number of axes: two or more.",
+        why="A gain that changes nothing is 1, and decay pulls it to 0. Decide "
+        "by the number of axes: with two or more, a parameter decays.",
         read="11_training#train-decay",
         otherwise=[
             (
@@ -536,8 +542,8 @@ _PLAN_BUGS = {
         "(2 * n_layers)",
         "n_layers",
         says="√L instead of √(2L)",
-        why="A block writes to the stream twice, once from attention and "
-        "once from its network: 2L writers.",
+        why="A block adds to the stream twice, once from attention and once "
+        "from its network. In L blocks that makes 2L.",
         read="09_decoder#dec-code",
         at="writers",
     ),
@@ -545,8 +551,8 @@ _PLAN_BUGS = {
         "(2 * n_layers) ** 0.5",
         "(2 * n_layers)",
         says="a division by 2L without the root",
-        why="The variances of independent writers add up: 2L of them are "
-        "√(2L) times as long as one.",
+        why="The variances of independent vectors add up, so the sum of 2L of "
+        "them is √(2L) times as long as one.",
         read="09_decoder#dec-code",
         at="writers",
     ),
@@ -554,7 +560,8 @@ _PLAN_BUGS = {
         '("w_o.weight", "w_out.weight")',
         '"w_o.weight"',
         says="only attention's output scaled down, the network's forgotten",
-        why="The network's second layer, w_out, writes to the stream too.",
+        why="What the network's second matrix, w_out, makes is added to the "
+        "stream, too.",
         read="09_decoder#dec-code",
         at="writers",
     ),
@@ -563,15 +570,15 @@ _PLAN_BUGS = {
         "0.0",
         says="gains that start at 0, as biases do",
         why="A norm with gain 0 lets nothing through, neither forward nor "
-        "back. Its neutral value is 1.",
+        "backward. A gain starts at 1, where it changes nothing.",
         read="07_norm#ch-norm",
     ),
     "by_name": Bug(
         "len(shape) >= 2",
         'not name.endswith("bias")',
-        says="all that is no bias taken for a matrix, the norms' gains too",
+        says="everything but a bias taken for a matrix, norms' gains included",
         why="Gains start at 1 and do not decay. Decide by the number of axes "
-        "first.",
+        "first, and by the name after that.",
         read="07_norm#ch-norm",
         alone=True,
     ),
@@ -625,8 +632,8 @@ EXERCISES = {
                     "rises_again": {
                         "says": "a line that goes on falling after the last "
                         "update",
-                        "why": "Keep the fraction of the way at most 1: then "
-                        "the rate stays at the floor.",
+                        "why": "Keep the progress at most 1, and the rate "
+                        "stays at the floor.",
                     },
                     "peak_missed": {
                         "says": "a fall that begins at update 0, so that the "
@@ -672,9 +679,9 @@ EXERCISES = {
                 "decay.",
                 texts={
                     "by_bias": {
-                        "why": "A gain's neutral value is 1, and decay pulls "
-                        "it to 0. Only matrices decay, and of these not the "
-                        "two tables.",
+                        "why": "A gain that changes nothing is 1, and decay "
+                        "pulls it to 0. Only matrices decay, except the two "
+                        "tables.",
                     },
                 },
             ),
