@@ -100,8 +100,8 @@ _RATES_BUGS = {
         "step / total",
         says="a cosine that begins at update 0, so that the rate never "
         "reaches its peak",
-        why="At the end of the warm-up the fall has not begun. Its progress is "
-        "(step − warmup) / (total − warmup), which is 0 there.",
+        why="At the end of the warm-up the fall has not begun. Its progress "
+        "there is 0: (step − warmup) / (total − warmup).",
         read="11_training#train-rate",
         alone=True,
     ),
@@ -178,8 +178,8 @@ _UPDATE_BUGS = {
         "m / (1 - beta1**step), v / (1 - beta2**step)",
         "m, v",
         says="m and v used as they are, without dividing by 1 − β^step",
-        why="Both begin at 0, so both are too small at first, but not equally: "
-        "v lags behind more, and early steps come out too long.",
+        why="Both begin at 0, so both are too small at first, √v more so than "
+        "m. Early steps come out up to twice as long.",
         read="11_training#train-by-hand",
         at="correction",
     ),
@@ -422,7 +422,7 @@ _LEARN_BUGS = {
     "per_epoch": Bug(
         "len(losses) / (epochs * len(batches))",
         "len(losses) // len(batches) / epochs",
-        says="a rate that falls once per epoch, not with each step",
+        says="a rate that falls once an epoch, not with each step",
         why="A schedule counts steps. If it is asked once per epoch, the rate "
         "falls in stairs, and a warm-up would last for epochs.",
         read="further/11_training#train-wrong",
@@ -516,8 +516,8 @@ _PLAN_BUGS = {
         "decay if matrix else 0.0",
         "decay",
         says="a weight decay on every parameter",
-        why="Decay pulls toward 0. That lessens the influence of a matrix, but "
-        "a norm's gain does nothing at 1, not at 0. Parameters with one axis "
+        why="Decay pulls toward 0. That lessens a matrix's influence, but a "
+        "norm's gain changes nothing at 1, not at 0. Parameters with one axis "
         "do not decay.",
         read="11_training#train-decay",
         otherwise=[
@@ -528,8 +528,8 @@ _PLAN_BUGS = {
         "decay if matrix else 0.0",
         'decay if not name.endswith("bias") else 0.0',
         says="decay on all but the biases, so on the norms' gains too",
-        why="A gain that changes nothing is 1, and decay pulls it to 0. Decide "
-        "by the number of axes: with two or more, a parameter decays.",
+        why="A gain that changes nothing is 1, and decay pulls it to 0. What "
+        "decays is told by the number of axes: two or more.",
         read="11_training#train-decay",
         otherwise=[
             (
@@ -576,7 +576,7 @@ _PLAN_BUGS = {
     "by_name": Bug(
         "len(shape) >= 2",
         'not name.endswith("bias")',
-        says="everything but a bias taken for a matrix, norms' gains included",
+        says="all that is no bias taken for a matrix, the norms' gains too",
         why="Gains start at 1 and do not decay. Decide by the number of axes "
         "first, and by the name after that.",
         read="07_norm#ch-norm",
