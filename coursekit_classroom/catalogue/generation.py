@@ -67,17 +67,18 @@ _CHANCES_BUGS = {
         "logits / temperature",
         "logits * temperature",
         says="logits multiplied by the temperature",
-        why="Divide. A high temperature makes logits alike and the draw "
-        "wild; toward 0 it becomes greedy.",
+        why="Divide by it. A high temperature brings the logits closer "
+        "together and makes the draw more daring; toward 0 the draw becomes "
+        "greedy.",
         read="12_generation#gen-by-hand",
     ),
     "mask_finite": Bug(
         "-torch.inf",
         "-1e4",
-        says="dropped logits filled with a finite number, and real logits may "
-        "be lower",
-        why="Only differences between logits count: all may be far below 0, "
-        "and then the dropped tokens get everything. Fill with −∞.",
+        says="dropped logits filled with a finite number, while real logits "
+        "may be lower",
+        why="Only differences between logits count, so all of them may be far "
+        "below 0, and then the dropped tokens get everything. Fill with −∞.",
         read="12_generation#gen-by-hand",
         alone=True,
     ),
@@ -87,31 +88,34 @@ _CHANCES_BUGS = {
         "p.sort",
         "full.sort",
         says="top-p measured on the probabilities from before top-k",
-        why="Top-k comes first. What it leaves sums to 1 again, and top-p "
-        "looks at that.",
+        why="Top-k comes first. The tokens that it leaves share a probability "
+        "of 1 again, and top-p adds up these probabilities.",
         read="12_generation#gen-by-hand",
     ),
     "crossing_dropped": Bug(
         "- ordered < top_p",
         "<= top_p",
-        says="a top-p that drops the token which crosses p",
-        why="Keep a token while the mass *before* it is below p. The other "
-        "rule stays below p, and drops everything if the first exceeds it.",
+        says="a top-p that drops the token that crosses p",
+        why="Keep a token while the sum *before* it is below p. Your rule "
+        "stays below p, and if the first token alone exceeds p, nothing is "
+        "left.",
         read="12_generation#gen-predict-nucleus",
     ),
     "not_mapped_back": Bug(
         "        keep = keep.gather(-1, ids.argsort(dim=-1))\n",
         "",
-        says="a top-p found in sorted order and used on the unsorted tokens",
-        why="The first entries of a sorted row are not the first tokens. "
-        "Map the decision back to ids, with scatter or a second argsort.",
+        says="a top-p decided in sorted order and applied to the unsorted "
+        "tokens",
+        why="The first entries of a sorted row aren't the first tokens. Carry "
+        "each decision back to its token, with scatter or a second argsort.",
         read="12_generation#gen-code",
     ),
     "not_renormalized": Bug(
         "        p = p / p.sum(dim=-1, keepdim=True)\n",
         "",
         says="probabilities that no longer sum to 1 after top-p",
-        why="What is left shares the whole: divide by the row's sum.",
+        why="The tokens that are left share a probability of 1. Divide by the "
+        "row's sum.",
         read="12_generation#gen-by-hand",
     ),
     "zero_logits": Bug(
@@ -120,7 +124,7 @@ _CHANCES_BUGS = {
         "p = p.where(keep, 0.0)\n        p = p / p.sum(dim=-1, keepdim=True)",
         "p = z.where(keep, 0.0).softmax(dim=-1)",
         says="logits of dropped tokens set to 0, by top-k and by top-p",
-        why="A logit of 0 is no small one: e⁰ = 1. What is dropped needs −∞.",
+        why="A logit of 0 isn't small: e⁰ = 1. A dropped token needs −∞.",
         read="12_generation#gen-by-hand",
         alone=True,
     ),
@@ -196,8 +200,8 @@ _BEAM_BUGS = {
         "total / n**length_penalty",
         "total",
         says="finished texts compared by their sums, without regard to length",
-        why="Every further token costs log-probability, so sums prefer "
-        "short texts. Divide by n ** length_penalty.",
+        why="No log-probability is above 0, so sums prefer short texts. "
+        "Divide by n ** length_penalty.",
         read="further/12_beam#gen-length",
         at="score",
         otherwise=[("total / ((5 + n) / 6) ** length_penalty", "total")],
@@ -206,7 +210,7 @@ _BEAM_BUGS = {
         "(total, n, tokens)",
         "(total, max(n - 1, 1), tokens)",
         says="a length that leaves out the stop token",
-        why="Its log-probability is in the sum, so it counts as a token.",
+        why="Its log-probability is in the sum, so count it as a token.",
         read="further/12_beam#gen-length",
         at="score",
     ),
@@ -215,7 +219,7 @@ _BEAM_BUGS = {
         "(total + next_log_probs(tokens)).exp().log()",
         says="probabilities multiplied instead of log-probabilities added",
         why="A product of a few hundred probabilities is rounded to 0, and "
-        "all texts tie. Add logarithms.",
+        "then all texts tie. Add logarithms instead.",
         read="further/12_generation#gen-wrong",
     ),
     "first_stop": Bug(
@@ -224,15 +228,15 @@ _BEAM_BUGS = {
         "in open_texts:\n        finished",
         "in [] if finished else open_texts:\n        finished",
         says="a search that ends as soon as a text is finished",
-        why="The first to end is seldom the best. Keep it apart, and go on: "
-        "an open text may still win.",
+        why="The first text to end needn't be the best. Keep it apart and go "
+        "on, since an open text may still win.",
         read="further/12_beam#gen-length",
     ),
     "takes_slot": Bug(
         "len(open_texts) < n_beams",
         "rank < n_beams",
-        says="finished texts that take places of open ones, so that fewer "
-        "go on",
+        says="finished texts that take the places of open ones, so that "
+        "fewer go on",
         why="The best n_beams candidates that do *not* end are the next "
         "open texts, however many have ended above them.",
         read="further/12_beam#gen-beam-code",
@@ -364,16 +368,17 @@ _WRITE_BUGS = {
         "ids[:, -max_len:]",
         "ids[:, :max_len]",
         says="a crop that keeps the first tokens, ids[:, :max_len]",
-        why="Once the text is longer, the model sees the same opening again "
-        "and again, and says the same. Keep the last tokens, ids[:, "
-        "-max_len:].",
+        why="Once the text is longer, the model is given the same opening "
+        "again and again, so it gives the same answer. Keep the last tokens, "
+        "ids[:, -max_len:].",
         read="12_generation#gen-window",
     ),
     "one_less": Bug(
         "ids[:, -max_len:]",
         "ids[:, -max_len + 1 :]",
         says="a crop to one token less than the model takes",
-        why="ids[:, -max_len + 1:] are max_len − 1 tokens.",
+        why="ids[:, -max_len + 1:] has max_len − 1 tokens, so one position "
+        "is never used.",
         read="12_generation#gen-window",
     ),
     "uncut": Bug(
@@ -387,9 +392,9 @@ _WRITE_BUGS = {
     "cut_for_good": Bug(
         "row = model(ids[:, -max_len:])",
         "ids = ids[:, -max_len:]\n        row = model(ids)",
-        says="a window that is cut out of the text for good, so that its "
+        says="a window that is cut out of the text for good, so that the "
         "beginning is missing in the result",
-        why="Only what the model is given is cut: keep the whole text in a "
+        why="Cut only what you give the model, and keep the whole text in a "
         "variable of its own.",
         read="12_generation#gen-window",
         alone=True,
@@ -487,15 +492,16 @@ _BATCHED_BUGS = {
         "positions, mask",
         "positions, torch.ones_like(mask)",
         says="padding that is read as if it were text",
-        why="The mask has to hide it: True for real tokens only.",
+        why="The mask has to hide the padding. Make it True for real tokens "
+        "only.",
         read="further/12_generation#gen-batch",
     ),
     "by_token": Bug(
         "positions, mask",
         "positions, (ids != pad_id)",
         says="a mask that asks for the token, ids != pad_id",
-        why="A prompt may contain that id for good reasons, as where "
-        "padding and end of text share one. Mask by length.",
+        why="A prompt may really contain that id, for instance if padding "
+        "and end of text share one. Mask by length.",
         read="further/12_generation#gen-batch",
     ),
     "inverted": INVERTED.by(
@@ -509,8 +515,9 @@ _BATCHED_BUGS = {
         ">= torch.tensor(gaps)",
         "< longest - torch.tensor(gaps)",
         says="padding on the right, and the last column read all the same",
-        why="On the right, a short row's last column is padding. A "
-        "decoder's rows have to *end* together: pad on the left.",
+        why="With padding on the right, a short row's last column is "
+        "padding. A decoder's rows have to *end* together, so pad on the "
+        "left.",
         read="further/12_generation#gen-batch",
     ),
     "right_columns": Bug(
@@ -520,10 +527,11 @@ _BATCHED_BUGS = {
         "< longest - torch.tensor(gaps)",
         "(mask.cumsum(dim=1) - 1).clamp(min=0)",
         "torch.arange(longest).expand_as(ids)",
-        says="padding on the right, places counted by columns, and the last "
-        "column read all the same",
-        why="On the right, a short row's last column is padding. A "
-        "decoder's rows have to *end* together: pad on the left.",
+        says="padding on the right, positions counted by columns, and the "
+        "last column read all the same",
+        why="With padding on the right, a short row's last column is "
+        "padding. A decoder's rows have to *end* together, so pad on the "
+        "left.",
         read="further/12_generation#gen-batch",
         alone=True,
     ),
@@ -532,8 +540,8 @@ _BATCHED_BUGS = {
         "ids != pad_id",
         says="a mask, and positions counted from it, that ask for the "
         "token, ids != pad_id",
-        why="A prompt may contain that id for good reasons, as where "
-        "padding and end of text share one. Mask by length.",
+        why="A prompt may really contain that id, for instance if padding "
+        "and end of text share one. Mask by length.",
         read="further/12_generation#gen-batch",
         alone=True,
     ),
@@ -542,7 +550,7 @@ _BATCHED_BUGS = {
         "mask.cumsum(dim=1)",
         says="positions that start at 1, the last of which may not exist",
         why="The running sum is 1 at the first real token, whose position is "
-        "0: take 1 off.",
+        "0. Subtract 1.",
         read="further/12_generation#gen-batch",
         alone=True,
     ),
@@ -626,23 +634,24 @@ _MENDED_BUGS = {
         "len(k) - len(x)",
         "",
         says="is_causal=True with fewer queries than keys",
-        why="That triangle starts at the top left, so a single query sees "
-        "the first key alone, for ever. The queries are the *last* positions.",
+        why="Its triangle starts at the top left, so a single query sees the "
+        "first key alone, however long the text gets. The queries are the "
+        "*last* positions.",
         read="further/05_masks#mask-wrong",
     ),
     "unmasked": Bug(
         "        visible = visible.tril(len(k) - len(x))\n",
         "",
-        says="no mask, so that a piece of several tokens sees its own future",
-        why="One query may see all keys. Several need the triangle, aligned "
-        "at the bottom right: j ≤ i + (S − T).",
+        says="no mask, so that a chunk of several tokens sees its own future",
+        why="A single query may see all keys. Several need the triangle, "
+        "aligned at the bottom right: j ≤ i + (S − T).",
         read="12_generation#gen-cache",
     ),
     "restart": Bug(
         "n_old + torch",
         "torch",
-        says="positions that restart at 0 with every piece",
-        why="A new token stands after all the old ones: its position is the "
+        says="positions that restart at 0 with every chunk",
+        why="A new token comes after all the old ones, so its position is the "
         "length of the cache.",
         read="further/12_generation#gen-wrong",
     ),
@@ -650,8 +659,8 @@ _MENDED_BUGS = {
         "k, v = torch.cat",
         "old_k = rotate(old_k, torch.arange(len(old_k)))\n"
         "        k, v = torch.cat",
-        says="cached keys that are turned again at each step",
-        why="A key is turned once, by its own position, before it enters "
+        says="cached keys that are rotated again at each step",
+        why="A key is rotated once, by its own position, before it enters "
         "the cache.",
         read="further/12_generation#gen-wrong",
     ),
@@ -660,9 +669,9 @@ _MENDED_BUGS = {
         "for step, x in enumerate(chunks)",
         "n_old + torch",
         "step + torch",
-        says="positions that begin at the number of the piece",
-        why="A piece may hold several vectors. Count the vectors before it: "
-        "the length of the cache.",
+        says="positions that begin at the number of the chunk",
+        why="A chunk may hold several vectors. Begin at the number of vectors "
+        "before it, the length of the cache.",
         read="further/12_generation#gen-wrong",
     ),
     "mask_finite": MASK_FINITE.by(
@@ -759,30 +768,30 @@ _COST_BUGS = {
         "n_kv_heads *",
         "n_heads *",
         says="as many keys and values as query heads",
-        why="Queries are not kept. Where heads share keys and values, only "
-        "the shared ones are stored: n_kv_heads.",
+        why="Queries aren't kept. If heads share keys and values, only the "
+        "shared ones are stored, n_kv_heads of them.",
         read="further/12_generation#gen-cost",
     ),
     "last_read": Bug(
         "n_new - 1",
         "n_new",
         says="the last new token counted as read",
-        why="Nothing comes after it, so it need not be read: prompt + new − "
-        "1.",
+        why="Nothing comes after it, so the model needn't read it: prompt + "
+        "new − 1.",
         read="12_generation#gen-cache",
     ),
     "multiplications": Bug(
         "2 * n_weights",
         "n_weights",
         says="multiplications counted instead of FLOPs",
-        why="A multiplication and an addition are two.",
+        why="A multiplication and an addition are two FLOPs.",
         read="further/12_generation#gen-cost",
     ),
     "each_block": Bug(
         "each = 2 * n_weights",
         "each = 2 * n_layers * n_weights",
         says="the matrices counted once more for each block",
-        why="n_weights has the matrices of all blocks already.",
+        why="n_weights already counts the matrices of all blocks.",
         read="further/12_generation#gen-cost",
         alone=True,
     ),
@@ -798,7 +807,7 @@ def _cost_cases(seed: int) -> list[Case]:
 
 # -- open: temperature and taste ---------------------------------------------
 def taste() -> dict[str, float | int | None]:
-    """Settings for the running model: temperature, top_k and top_p."""
+    """Settings for the small Shakespeare model: temperature, top_k, top_p."""
     return {"temperature": 0.7, "top_k": None, "top_p": 0.9}
 
 
@@ -851,19 +860,20 @@ def _tasted(value: Any, case: Case) -> str | None:
     new = sum(fours) / len(fours)
     if share < 0.85:
         return (
-            f"Of its words only {share:.0%} are words that Shakespeare's "
-            "text has. Aim at 85 % or more: less heat, or a shorter tail."
+            f"Only {share:.0%} of its words occur in the training text. Aim "
+            "at 85 % or more, with a lower temperature or a shorter tail."
         )
     if new < 0.95:
         return (
-            f"Of its runs of four tokens only {new:.0%} are new in their "
-            "text. Aim at 95 % or more: it repeats itself. More heat."
+            f"Only {new:.0%} of its groups of four tokens are new in their "
+            "text, so it repeats itself. Aim at 95 % or more, with a higher "
+            "temperature."
         )
     return None
 
 
 def _taste_cases(seed: int) -> list[Case]:
-    return [Case((), name="thirty texts of the running model")]
+    return [Case((), name="thirty texts of the small Shakespeare model")]
 
 
 EXERCISES = {
@@ -899,9 +909,9 @@ EXERCISES = {
                 "6) ** length_penalty`, as in the paper.",
                 texts={
                     "sum_only": {
-                        "why": "Every further token costs log-probability, "
-                        "so sums prefer short texts. Divide by ((5 + n) / 6) "
-                        "** length_penalty.",
+                        "why": "No log-probability is above 0, so sums "
+                        "prefer short texts. Divide by ((5 + n) / 6) ** "
+                        "length_penalty.",
                     },
                     "chosen_by_sum": {
                         "says": "a winner chosen by its sum, and only then "
