@@ -75,8 +75,8 @@ _CHANCES_BUGS = {
     "mask_finite": Bug(
         "-torch.inf",
         "-1e4",
-        says="dropped logits filled with a finite number, while real logits "
-        "may be lower",
+        says="dropped logits filled with a finite number, and real logits may "
+        "be lower",
         why="Only differences between logits count, so all of them may be far "
         "below 0, and then the dropped tokens get everything. Fill with −∞.",
         read="12_generation#gen-by-hand",
@@ -95,7 +95,7 @@ _CHANCES_BUGS = {
     "crossing_dropped": Bug(
         "- ordered < top_p",
         "<= top_p",
-        says="a top-p that drops the token that crosses p",
+        says="a top-p that drops the token which crosses p",
         why="Keep a token while the sum *before* it is below p. Your rule "
         "stays below p, and if the first token alone exceeds p, nothing is "
         "left.",
@@ -104,8 +104,7 @@ _CHANCES_BUGS = {
     "not_mapped_back": Bug(
         "        keep = keep.gather(-1, ids.argsort(dim=-1))\n",
         "",
-        says="a top-p decided in sorted order and applied to the unsorted "
-        "tokens",
+        says="a top-p found in sorted order and used on the unsorted tokens",
         why="The first entries of a sorted row aren't the first tokens. Carry "
         "each decision back to its token, with scatter or a second argsort.",
         read="12_generation#gen-code",
@@ -235,8 +234,8 @@ _BEAM_BUGS = {
     "takes_slot": Bug(
         "len(open_texts) < n_beams",
         "rank < n_beams",
-        says="finished texts that take the places of open ones, so that "
-        "fewer go on",
+        says="finished texts that take places of open ones, so that fewer "
+        "go on",
         why="The best n_beams candidates that do *not* end are the next "
         "open texts, however many have ended above them.",
         read="further/12_beam#gen-beam-code",
@@ -392,7 +391,7 @@ _WRITE_BUGS = {
     "cut_for_good": Bug(
         "row = model(ids[:, -max_len:])",
         "ids = ids[:, -max_len:]\n        row = model(ids)",
-        says="a window that is cut out of the text for good, so that the "
+        says="a window that is cut out of the text for good, so that its "
         "beginning is missing in the result",
         why="Cut only what you give the model, and keep the whole text in a "
         "variable of its own.",
@@ -527,8 +526,8 @@ _BATCHED_BUGS = {
         "< longest - torch.tensor(gaps)",
         "(mask.cumsum(dim=1) - 1).clamp(min=0)",
         "torch.arange(longest).expand_as(ids)",
-        says="padding on the right, positions counted by columns, and the "
-        "last column read all the same",
+        says="padding on the right, places counted by columns, and the last "
+        "column read all the same",
         why="With padding on the right, a short row's last column is "
         "padding. A decoder's rows have to *end* together, so pad on the "
         "left.",
@@ -642,7 +641,7 @@ _MENDED_BUGS = {
     "unmasked": Bug(
         "        visible = visible.tril(len(k) - len(x))\n",
         "",
-        says="no mask, so that a chunk of several tokens sees its own future",
+        says="no mask, so that a piece of several tokens sees its own future",
         why="A single query may see all keys. Several need the triangle, "
         "aligned at the bottom right: j ≤ i + (S − T).",
         read="12_generation#gen-cache",
@@ -650,7 +649,7 @@ _MENDED_BUGS = {
     "restart": Bug(
         "n_old + torch",
         "torch",
-        says="positions that restart at 0 with every chunk",
+        says="positions that restart at 0 with every piece",
         why="A new token comes after all the old ones, so its position is the "
         "length of the cache.",
         read="further/12_generation#gen-wrong",
@@ -659,7 +658,7 @@ _MENDED_BUGS = {
         "k, v = torch.cat",
         "old_k = rotate(old_k, torch.arange(len(old_k)))\n"
         "        k, v = torch.cat",
-        says="cached keys that are rotated again at each step",
+        says="cached keys that are turned again at each step",
         why="A key is rotated once, by its own position, before it enters "
         "the cache.",
         read="further/12_generation#gen-wrong",
@@ -669,7 +668,7 @@ _MENDED_BUGS = {
         "for step, x in enumerate(chunks)",
         "n_old + torch",
         "step + torch",
-        says="positions that begin at the number of the chunk",
+        says="positions that begin at the number of the piece",
         why="A chunk may hold several vectors. Begin at the number of vectors "
         "before it, the length of the cache.",
         read="further/12_generation#gen-wrong",
