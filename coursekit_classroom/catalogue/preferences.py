@@ -50,31 +50,33 @@ _BEST_BUGS = {
         "rewards / beta",
         "rewards",
         says="rewards that are not divided by β",
-        why="Without β nothing says how much reward a nat of divergence is "
-        "worth.",
+        why="β says how much reward a nat of divergence is worth: divide the "
+        "rewards by it.",
         read="22_preferences#pref-goal",
     ),
     "penalty": Bug(
         "scaled = rewards",
         "scaled = -rewards",
         says="a high reward that makes an answer less probable",
-        why="The exponent is + r / β.",
+        why="A reward should make its answer more probable: the exponent is "
+        "+ r / β.",
         read="22_preferences#pref-goal",
     ),
     "no_reference": Bug(
         "reference * scaled.exp()",
         "scaled.exp()",
         says="a softmax of the rewards alone",
-        why="What the reference finds improbable stays so unless its reward "
-        "is high: multiply by its probabilities.",
+        why="An answer that the reference finds improbable stays improbable "
+        "unless its reward is high: multiply by the reference's "
+        "probabilities.",
         read="22_preferences#pref-goal",
     ),
     "added": Bug(
         "reference * scaled.exp()",
         "(reference + scaled).exp()",
         says="probabilities added to r / β in the exponent",
-        why="In the exponent stand logarithms: multiply exp(r / β) by the "
-        "probability, or add its logarithm.",
+        why="Only a logarithm may be added to r / β. Multiply exp(r / β) by "
+        "the probability, or add the probability's logarithm.",
         read="22_preferences#pref-goal",
     ),
     "both_divided": Bug(
@@ -89,7 +91,8 @@ _BEST_BUGS = {
         "weights / weights.sum()",
         "weights",
         says="weights that are not divided by their sum",
-        why="They are no probabilities yet: their sum is Z.",
+        why="They are not probabilities yet, since they sum to Z. Divide by "
+        "that sum.",
         read="22_preferences#pref-goal",
     ),
 }
@@ -126,23 +129,24 @@ _DPO_BUGS = {
         "better - ref_better, worse - ref_worse",
         "better, worse",
         says="the policy's log-probabilities alone",
-        why="The reward of an answer is β times how much more probable it "
-        "is than under the reference.",
+        why="An answer's reward is β ln(π / π_ref). It measures how much more "
+        "probable the answer has become since the start.",
         read="22_preferences#pref-dpo",
     ),
     "quotients": Bug(
         "better - ref_better, worse - ref_worse",
         "better / ref_better, worse / ref_worse",
         says="log-probabilities divided by the reference's",
-        why="The logarithm of a quotient is a difference: ln π − ln π_ref.",
+        why="You have the logarithms already, and the logarithm of a quotient "
+        "is a difference: ln π − ln π_ref.",
         read="22_preferences#pref-dpo",
     ),
     "reference_added": Bug(
         "better - ref_better, worse - ref_worse",
         "better + ref_better, worse + ref_worse",
         says="the reference's log-probabilities added instead of subtracted",
-        why="The reward of an answer is β times how much more probable it "
-        "is than under the reference: ln π − ln π_ref.",
+        why="An answer's reward measures how much more probable it has become "
+        "since the start, and that is a difference: ln π − ln π_ref.",
         read="22_preferences#pref-dpo",
     ),
     "swapped": Bug(
@@ -156,16 +160,16 @@ _DPO_BUGS = {
         "gain_better - gain_worse",
         "gain_better",
         says="the reward of the better answer alone",
-        why="A comparison is about a difference: subtract the other's "
-        "reward. Without it, ln Z does not cancel.",
+        why="Only the lead counts in a comparison: subtract the worse "
+        "answer's reward. Otherwise β ln Z does not cancel.",
         read="22_preferences#pref-dpo",
     ),
     "no_beta": Bug(
         "beta * margin",
         "margin",
         says="rewards without β",
-        why="r = β ln(π / π_ref). β says how far the policy may move for a "
-        "comparison.",
+        why="The reward is β ln(π / π_ref). β says how far the policy may "
+        "move for a comparison.",
         read="22_preferences#pref-dpo",
     ),
     "no_log": Bug(
@@ -187,8 +191,8 @@ _DPO_BUGS = {
         "nats.mean()",
         "nats.sum()",
         says="the sum over pairs",
-        why="The mean, so that the step does not depend on the size of the "
-        "batch.",
+        why="Take the mean. Otherwise twice as many pairs would make a step "
+        "twice as long.",
         read="22_preferences#pref-compare",
     ),
     "beta_outside": Bug(
@@ -204,7 +208,7 @@ _DPO_BUGS = {
         "(gain_better - gain_worse).mean()",
         says="one loss of the mean margin, not the mean of the pairs' losses",
         why="The loss is not linear: a pair that is far wrong must count more "
-        "than one that is right. First the losses, then their mean.",
+        "than one that is right. Compute the losses first, then their mean.",
         read="22_preferences#pref-compare",
         alone=True,
     ),
@@ -244,8 +248,8 @@ _ADVANTAGES_BUGS = {
         " / (std + 1e-4)",
         "",
         says="differences that are not divided by the standard deviation",
-        why="Dividing gives every group the same weight, whatever the size "
-        "of its rewards.",
+        why="Dividing puts all groups on one scale, whatever the size of "
+        "their rewards.",
         read="22_preferences#pref-group",
         at="spread",
     ),
@@ -253,7 +257,8 @@ _ADVANTAGES_BUGS = {
         "rewards.std",
         "rewards.var",
         says="differences divided by the variance",
-        why="Its unit is the reward's, squared. Divide by its root.",
+        why="The variance has the unit of the reward, squared. Divide by its "
+        "root, the standard deviation.",
         read="22_preferences#pref-group",
         at="spread",
     ),
@@ -261,8 +266,8 @@ _ADVANTAGES_BUGS = {
         "rewards.std(dim=1, keepdim=True)",
         "rewards.std()",
         says="the standard deviation over all prompts",
-        why="Dividing is to give every group the same weight: take the "
-        "standard deviation of the row.",
+        why="Dividing should put all groups on one scale: take the standard "
+        "deviation of each row.",
         read="22_preferences#pref-group",
         at="spread",
     ),
@@ -297,7 +302,7 @@ _ADVANTAGES_BUGS = {
         "rewards",
         says="rewards from which nothing is subtracted",
         why="Then every answer that earns anything becomes more probable, "
-        "the worst of the group too.",
+        "even the worst of its group.",
         read="22_preferences#pref-group",
         at="base",
     ),
@@ -305,8 +310,8 @@ _ADVANTAGES_BUGS = {
         "(std + 1e-4)",
         "(std.square() + 1e-4).sqrt()",
         says="1e-4 added under the root, to the variance",
-        why="That is layer norm's place. Here it is added to the standard "
-        "deviation.",
+        why="In a layer norm it is under the root. Here it is added to the "
+        "standard deviation.",
         read="22_preferences#pref-group",
         alone=True,
     ),
@@ -330,11 +335,12 @@ def _advantages_cases(seed: int) -> list[Case]:
 def learned(log_probs: Tensor, is_answer: Tensor, rewards: Tensor) -> Tensor:
     """A loss that makes answers with a high reward more probable.
 
-    Row i of `log_probs`, `(G, T)`, holds the log-probabilities of the tokens
-    of a prompt and of its answer i; `is_answer`, `(G, T)`, is True for those
-    of the answer. `rewards` is `(G,)`. An answer's advantage is its reward,
-    less the mean of all G. The loss is minus the mean over answers of the
-    advantage times the log-probability of the answer.
+    Each row belongs to another prompt and one answer to it. A row of
+    `log_probs`, `(G, T)`, holds the log-probabilities of the prompt's tokens,
+    then of the answer's, then of padding; `is_answer`, `(G, T)`, is True at
+    the answer's tokens only. `rewards` is `(G,)`. An answer's advantage is
+    its reward, less the mean of all G. The loss is minus the mean over
+    answers of the advantage times the log-probability of the answer.
     """
     counts = is_answer.to(log_probs.dtype)
     of_answer = (log_probs * counts).sum(1)
@@ -347,7 +353,8 @@ _LEARNED_BUGS = {
         "is_answer.to(log_probs.dtype)",
         "torch.ones_like(log_probs)",
         says="a prompt whose tokens count",
-        why="The policy did not choose them. Only the answer's tokens count.",
+        why="The policy did not choose the prompt. Sum over the answer's "
+        "tokens only.",
         read="22_preferences#pref-gradient",
     ),
     "per_token": Bug(
@@ -362,8 +369,8 @@ _LEARNED_BUGS = {
         "gains * of_answer",
         "gains * of_answer.exp()",
         says="probabilities in place of log-probabilities",
-        why="The gradient of the expected reward is an expectation of r ∇ "
-        "ln π. The answers were drawn from π, so its factor is there already.",
+        why="The gradient of the expected reward is the mean of r ∇ ln π over "
+        "answers drawn from π. Drawing them has put in the factor π already.",
         read="22_preferences#pref-gradient",
     ),
     "no_baseline": Bug(
@@ -385,7 +392,8 @@ _LEARNED_BUGS = {
         "return -(",
         "return (",
         says="a loss that falls as bad answers become more probable",
-        why="The optimizer goes down: the loss is minus the expected reward.",
+        why="The optimizer makes the loss smaller, so what should grow, the "
+        "expected reward, needs a minus sign.",
         read="22_preferences#pref-gradient",
     ),
     "summed": Bug(
