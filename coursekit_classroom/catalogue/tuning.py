@@ -59,8 +59,8 @@ _TARGETS_BUGS = {
         "-100",
         "0",
         says="targets of 0 where none should count",
-        why="0 is a token like any other, and the model would learn to say "
-        "it. The loss leaves out −100.",
+        why="The positions are the right ones. But 0 is the id of a token, and "
+        "the model would learn to predict it. The loss leaves out −100.",
         read="20_tuning#tun-mask",
         at="mask",
     ),
@@ -68,8 +68,8 @@ _TARGETS_BUGS = {
         "n = len(prompt) - 1",
         "n = 0",
         says="every token counted, those of the prompt too",
-        why="That is pretraining on prompts and answers. Here the tokens of "
-        "the prompt are no targets.",
+        why="That is how a model is pretrained. Here the prompt will be given, "
+        "so its tokens are no targets.",
         read="20_tuning#tun-mask",
         at="mask",
     ),
@@ -77,8 +77,8 @@ _TARGETS_BUGS = {
         "n = len(prompt) - 1",
         "n = len(prompt)",
         says="a first token of the answer that does not count",
-        why="It is the target of the last token of the prompt, so the first "
-        "len(prompt) − 1 targets are left out, not the first len(prompt).",
+        why="It is the target at the last token of the prompt. So leave out "
+        "the first len(prompt) − 1 targets, not the first len(prompt).",
         read="20_tuning#tun-mask",
         at="mask",
     ),
@@ -86,7 +86,8 @@ _TARGETS_BUGS = {
         "- 1",
         "- 2",
         says="a last token of the prompt that counts",
-        why="The first len(prompt) − 1 targets belong to the prompt.",
+        why="Position 0 has the second token as its target, so len(prompt) − 1 "
+        "targets belong to the prompt. Leave out that many.",
         read="20_tuning#tun-mask",
         at="mask",
     ),
@@ -99,8 +100,8 @@ _TARGETS_BUGS = {
         "wanted = [ignored] * len(prompt) + ids[len(prompt) : -1]\n"
         "    return ids[:-1], wanted",
         says="targets that are the tokens of the answer as they are read",
-        why="The logits of a position are for the token after it. The first "
-        "target that counts stands at the last token of the prompt.",
+        why="The logits of a position are for the token after it. So the first "
+        "target that counts is at the last token of the prompt.",
         read="20_tuning#tun-mask",
         alone=True,
     ),
@@ -120,8 +121,9 @@ _TARGETS_BUGS = {
         "return ids[:-1], wanted",
         "return ids, [ignored] * len(prompt) + answer",
         says="inputs and labels as long as the row, neither of them moved",
-        why="Some libraries want this and move the labels themselves. Here "
-        "the last token is not read, and each target is the next token.",
+        why="Some libraries want this, and move the labels themselves. Here you "
+        "move them: leave out the last input, and let each target be the next "
+        "token.",
         read="20_tuning#tun-mask",
         alone=True,
     ),
@@ -158,17 +160,17 @@ _RENDERED_BUGS = {
         "{content}<|im_end|>\\",
         "{content}\\",
         says="turns that never end",
-        why="Without <|im_end|> the model can't tell where somebody stops, "
-        "and it does not stop either.",
+        why="Without <|im_end|> the model can't tell where a speaker stops, and "
+        "never learns to stop itself.",
         read="20_tuning#tun-template",
         at="turn",
     ),
     "colon": Bug(
         "{role}\\n",
         "{role}: ",
-        says="a colon behind the role instead of a new line",
-        why="It reads as well to you, but the model was trained on other "
-        "tokens.",
+        says="a colon after the role instead of a new line",
+        why="To you it reads just as well. But the model was tuned on a new "
+        "line there, and a colon is another token.",
         read="20_tuning#tun-template",
         at="turn",
     ),
@@ -177,15 +179,15 @@ _RENDERED_BUGS = {
         '        text += "<|im_start|>assistant\\n"\n',
         "",
         says="no line that hands over to the assistant",
-        why="Then the model may go on with another turn of the user's. Open "
-        "the assistant's turn.",
+        why="Then the model may continue with another turn of the user. Open "
+        "the assistant's turn for it.",
         read="20_tuning#tun-template",
     ),
     "always": Bug(
         'if turns[-1][0] == "user":\n'
         '        text += "<|im_start|>assistant\\n"',
         'text += "<|im_start|>assistant\\n"',
-        says="a turn opened behind an answer that is there already",
+        says="a turn opened after an answer that is there already",
         why="Only if the user spoke last is it the assistant's turn.",
         read="20_tuning#tun-template",
         at="prompt",
@@ -194,7 +196,8 @@ _RENDERED_BUGS = {
         'text += "<|im_start|>assistant\\n"',
         'text += "<|im_start|>assistant\\n"\n        text += "<|im_end|>\\n"',
         says="the assistant's turn opened and closed again",
-        why="The model is to fill it: it closes the turn itself.",
+        why="Opening it is right. The model fills the turn and closes it "
+        "itself, so leave it open.",
         read="20_tuning#tun-template",
         at="prompt",
     ),
@@ -202,8 +205,8 @@ _RENDERED_BUGS = {
         '    if turns[-1][0] == "user":\n        text +=',
         '        if role == "user":\n            text +=',
         says="the assistant's turn opened after each of the user's",
-        why="The answers are turns already. Only the last turn, if it is the "
-        "user's, lacks one.",
+        why="Earlier questions have their answers, which are turns already. "
+        "Open one after the last turn only, if that is the user's.",
         read="20_tuning#tun-template",
         at="prompt",
     ),
@@ -211,7 +214,7 @@ _RENDERED_BUGS = {
         '"<|im_start|>assistant\\n"',
         '"<|im_start|>assistant"',
         says="no new line after the role of the assistant's open turn",
-        why="A role ends with a new line in every turn, in this one, too.",
+        why="In every turn a new line follows the role, and in this one, too.",
         read="20_tuning#tun-template",
         at="prompt",
     ),
@@ -219,7 +222,8 @@ _RENDERED_BUGS = {
         "return text",
         'return text if turns[-1][0] == "user" else text[:-1]',
         says="a last turn with no new line after it",
-        why="The new line ends a turn; it does not only separate two.",
+        why="A new line ends each turn, the last one included. It isn't only "
+        "put between two turns.",
         read="20_tuning#tun-template",
         alone=True,
     ),
@@ -269,8 +273,8 @@ _ADAPTED_BUGS = {
         "alpha / rank",
         "1.0",
         says="an update that is not scaled",
-        why="It is multiplied by α / r, so that another rank does not ask "
-        "for another learning rate.",
+        why="Multiply it by α / r. The factor is there so that the same "
+        "learning rate suits another rank.",
         read="20_tuning#tun-lora",
     ),
     "alpha_alone": Bug(
@@ -284,7 +288,8 @@ _ADAPTED_BUGS = {
         "alpha / rank",
         "alpha / a.size(1)",
         says="an update divided by the width instead of the rank",
-        why="r is the number of rows of A, not of its columns.",
+        why="You divide α, which is right. But r is the number of rows of A, "
+        "and this is the number of its columns.",
         read="20_tuning#tun-lora",
     ),
     "by_height": Bug(
@@ -298,30 +303,31 @@ _ADAPTED_BUGS = {
         "alpha / rank",
         "alpha / rank**0.5",
         says="an update divided by the root of the rank",
-        why="Some libraries offer that under another name. Here it is α / r.",
+        why="That is a known variant, which some libraries offer under another "
+        "name. Here the factor is α / r.",
         read="20_tuning#tun-lora",
     ),
     "bent": Bug(
         "update = scale * inner @ b.T",
         "inner = inner.relu()\n    update = scale * inner @ b.T",
         says="an update with a ReLU between its matrices",
-        why="Adapter layers have one. Here the update must be linear, or it "
-        "can't be merged into W.",
+        why="Adapter layers have one. Here the update must be linear, since "
+        "only then can it be merged into W.",
         read="20_tuning#tun-lora",
     ),
     "update_alone": Bug(
         "x @ weight.T + update",
         "update",
         says="the update without the layer",
-        why="W stays, and its output is added.",
+        why="W stays in use. Add what it makes of x.",
         read="20_tuning#tun-lora",
     ),
     "all_scaled": Bug(
         "x @ weight.T",
         "scale * (x @ weight.T)",
         says="the scale applied to the layer's output, too",
-        why="Then the model is another before it has learned anything. Only "
-        "the update is scaled.",
+        why="That changes the model before anything is learned. Scale only the "
+        "update.",
         read="20_tuning#tun-lora",
         alone=True,
     ),
@@ -363,7 +369,7 @@ _MERGED_BUGS = {
         "len(a)",
         "len(updates[0][0])",
         says="every update divided by the first one's rank",
-        why="Each has a rank of its own: the number of rows of its A.",
+        why="Updates may differ in rank. Take the number of rows of each A.",
         read="20_tuning#tun-merge",
         at="scale",
     ),
@@ -371,8 +377,8 @@ _MERGED_BUGS = {
         "alpha / rank * b",
         "b",
         says="updates that are not scaled",
-        why="What the adapted layer adds is α / r times B A. The merged one "
-        "has to add the same.",
+        why="The adapted layer adds α / r times B A to its output. The merged "
+        "matrix has to do the same.",
         read="20_tuning#tun-merge",
         at="scale",
     ),
@@ -380,22 +386,22 @@ _MERGED_BUGS = {
         "total + update",
         "update",
         says="the last update alone",
-        why="All of them are added up.",
+        why="Each pass of your loop replaces the sum. Add to it instead.",
         read="20_tuning#tun-merge",
     ),
     "mean": Bug(
         "return weight + total",
         "total = total / len(updates)\n    return weight + total",
         says="the mean of the updates instead of their sum",
-        why="Side by side, their outputs are added. So are their matrices.",
+        why="Next to one layer, the outputs of several updates are added. So "
+        "their matrices are added, too.",
         read="20_tuning#tun-merge",
     ),
     "alpha_alone": Bug(
         "alpha / rank * b",
         "alpha * b",
         says="updates multiplied by α, and not divided by the rank",
-        why="The scale is α / r, so that another rank needs no other "
-        "learning rate.",
+        why="The scale is α / r. Divide by the number of rows of A.",
         read="20_tuning#tun-merge",
         alone=True,
     ),
@@ -416,7 +422,7 @@ def _merged_cases(seed: int) -> list[Case]:
 def counted(
     d_model: int, d_ff: int, n_layers: int, rank: int, layers: list[str]
 ) -> int:
-    """How many numbers low-rank updates train.
+    """How many parameters low-rank updates train.
 
     A block has the matrices "w_q", "w_k", "w_v" and "w_o", from `d_model` to
     `d_model`, "w_in" from `d_model` to `d_ff` and "w_out" back. In each of
@@ -435,15 +441,16 @@ _COUNTED_BUGS = {
     "square": Bug(
         "total += rank * (n_in + n_out)",
         "n_in = n_out = d_model\n        total += rank * (n_in + n_out)",
-        says="matrices of the network that are as wide as those of attention",
-        why="w_in leads from d_model to d_ff, w_out back.",
+        says="matrices of the FFN that are as wide as those of attention",
+        why="w_in leads from d_model to d_ff, and w_out leads back.",
         read="20_tuning#tun-count",
     ),
     "frozen": Bug(
         "(n_in + n_out)",
         "(n_in + n_out) + n_in * n_out",
         says="the old matrices counted as well",
-        why="They are there, but they get no gradient.",
+        why="They are in the model, but frozen: they get no gradient. Count "
+        "only A and B.",
         read="20_tuning#tun-count",
         at="numbers",
     ),
@@ -465,9 +472,9 @@ _COUNTED_BUGS = {
     "all_wide": Bug(
         "total += rank * (n_in + n_out)",
         "n_in, n_out = d_model, d_ff\n        total += rank * (n_in + n_out)",
-        says="every matrix as wide as those of the network",
-        why="Those of attention lead from d_model to d_model. (In Python, "
-        "a condition `name == 'w_in' or 'w_out'` is always true.)",
+        says="every matrix as wide as those of the FFN",
+        why="The matrices of attention lead from d_model to d_model. (In "
+        "Python, the condition `name == 'w_in' or 'w_out'` is always true.)",
         read="20_tuning#tun-count",
         alone=True,
     ),
@@ -475,7 +482,8 @@ _COUNTED_BUGS = {
         "n_layers * total",
         "total",
         says="the updates of a single block",
-        why="Every block has them.",
+        why="Your sum is right for one block, and all n_layers blocks have "
+        "these updates.",
         read="20_tuning#tun-count",
     ),
     "all_six": Bug(
@@ -500,9 +508,9 @@ def _counted_cases(seed: int) -> list[Case]:
 def mended(
     logits: Tensor, ids: Tensor, n_prompt: Tensor, n_real: Tensor
 ) -> Tensor:
-    """The mean nats that the tokens of all answers cost.
+    """The mean loss, in nats, over the tokens of all answers.
 
-    `ids` is `(B, T)`: in row i stand `n_prompt[i]` tokens of a prompt, then
+    `ids` is `(B, T)`: row i has `n_prompt[i]` tokens of a prompt, then
     the answer, up to `n_real[i]` tokens in all, then padding. `logits` is
     `(B, T, V)`, those of position t for token t + 1. The result is the mean
     over all tokens of all answers; prompts and padding do not count.
@@ -521,22 +529,23 @@ _MENDED_BUGS = {
         "begun = places >= n_prompt[:, None]",
         "begun = places > n_prompt[:, None]",
         says="a first token of each answer that does not count",
-        why="Places are counted from 0, so the answer begins at place "
-        "n_prompt, and this token counts, too.",
+        why="Positions are counted from 0, so the answer begins at position "
+        "n_prompt, and the token there is its first target.",
         read="20_tuning#tun-mask",
     ),
     "prompt_too": Bug(
         "begun = places >= n_prompt[:, None]",
         "begun = places > 0 * n_prompt[:, None]",
         says="prompts that count",
-        why="Only places from n_prompt on belong to the answer.",
+        why="The answer begins at position n_prompt. Leave out the targets "
+        "before it.",
         read="20_tuning#tun-mask",
     ),
     "padding_too": Bug(
         "n_real[:, None]",
         "ids.size(1) + 0 * n_real[:, None]",
         says="padding that counts",
-        why="From place n_real on there is nothing to predict.",
+        why="From position n_real on there is nothing to predict.",
         read="20_tuning#tun-mask",
         at="going",
     ),
@@ -544,8 +553,8 @@ _MENDED_BUGS = {
         "n_real[:, None]",
         "n_real[:, None] - 1",
         says="a last token of each answer that does not count",
-        why="It ends the answer, and the model has to learn it: the last "
-        "place is n_real − 1.",
+        why="It ends the answer, and the model has to learn when to stop. The "
+        "last position that counts is n_real − 1.",
         read="20_tuning#tun-mask",
         at="going",
     ),
@@ -564,25 +573,26 @@ _MENDED_BUGS = {
         "return nats.sum() / counts.sum()",
         "return nats.mean()",
         says="a sum that is divided by all positions",
-        why="Divide by the number of tokens that count. Else longer prompts "
-        "make the loss, and each step, smaller.",
+        why="The sum is right. Divide it by the number of tokens that count, or "
+        "longer prompts make the loss smaller.",
         read="20_tuning#tun-mask",
     ),
     "per_answer": Bug(
         "return nats.sum() / counts.sum()",
         "return nats.sum() / len(ids)",
         says="a sum that is divided by the number of answers",
-        why="Then a long answer weighs more than a short one, and the loss "
-        "is not in nats per token. Divide by the number of tokens that "
+        why="That gives nats per answer, and it grows with the length of the "
+        "answers. For nats per token, divide by the number of tokens that "
         "count.",
         read="20_tuning#tun-mask",
     ),
     "from_zero": Bug(
         "torch.arange(1, ids.size(1))",
         "torch.arange(ids.size(1) - 1)",
-        says="places counted by the token that is read, not by the target",
-        why="The target of position t stands at place t + 1. Otherwise the "
-        "first token of each answer is lost, and one of the padding counts.",
+        says="positions counted by the token that is read, not by the target",
+        why="The target of position t is token t + 1, so count from 1. Now the "
+        "first token of each answer is left out, and one of the padding "
+        "counts.",
         read="20_tuning#tun-mask",
         alone=True,
     ),
