@@ -59,8 +59,8 @@ _TARGETS_BUGS = {
         "-100",
         "0",
         says="targets of 0 where none should count",
-        why="The positions are the right ones. But 0 is the id of a token, and "
-        "the model would learn to predict it. The loss leaves out −100.",
+        why="The positions are the right ones. But 0 is the id of a token, "
+        "and the model would learn to predict it. The loss leaves out −100.",
         read="20_tuning#tun-mask",
         at="mask",
     ),
@@ -68,8 +68,8 @@ _TARGETS_BUGS = {
         "n = len(prompt) - 1",
         "n = 0",
         says="every token counted, those of the prompt too",
-        why="That is how a model is pretrained. Here the prompt will be given, "
-        "so its tokens are no targets.",
+        why="That is how a model is pretrained. Here the prompt will be "
+        "given, so its tokens are no targets.",
         read="20_tuning#tun-mask",
         at="mask",
     ),
@@ -86,8 +86,8 @@ _TARGETS_BUGS = {
         "- 1",
         "- 2",
         says="a last token of the prompt that counts",
-        why="Position 0 has the second token as its target, so len(prompt) − 1 "
-        "targets belong to the prompt. Leave out that many.",
+        why="Position 0 has the second token as its target, so len(prompt) − "
+        "1 targets belong to the prompt. Leave out that many.",
         read="20_tuning#tun-mask",
         at="mask",
     ),
@@ -100,8 +100,8 @@ _TARGETS_BUGS = {
         "wanted = [ignored] * len(prompt) + ids[len(prompt) : -1]\n"
         "    return ids[:-1], wanted",
         says="targets that are the tokens of the answer as they are read",
-        why="The logits of a position are for the token after it. So the first "
-        "target that counts is at the last token of the prompt.",
+        why="The logits of a position are for the token after it. So the "
+        "first target that counts is at the last token of the prompt.",
         read="20_tuning#tun-mask",
         alone=True,
     ),
@@ -121,9 +121,9 @@ _TARGETS_BUGS = {
         "return ids[:-1], wanted",
         "return ids, [ignored] * len(prompt) + answer",
         says="inputs and labels as long as the row, neither of them moved",
-        why="Some libraries want this, and move the labels themselves. Here you "
-        "move them: leave out the last input, and let each target be the next "
-        "token.",
+        why="Some libraries want this, and move the labels themselves. Here "
+        "you move them: leave out the last input, and let each target be the "
+        "next token.",
         read="20_tuning#tun-mask",
         alone=True,
     ),
@@ -160,8 +160,8 @@ _RENDERED_BUGS = {
         "{content}<|im_end|>\\",
         "{content}\\",
         says="turns that never end",
-        why="Without <|im_end|> the model can't tell where a speaker stops, and "
-        "never learns to stop itself.",
+        why="Without <|im_end|> the model can't tell where a speaker stops, "
+        "and never learns to stop itself.",
         read="20_tuning#tun-template",
         at="turn",
     ),
@@ -303,8 +303,8 @@ _ADAPTED_BUGS = {
         "alpha / rank",
         "alpha / rank**0.5",
         says="an update divided by the root of the rank",
-        why="That is a known variant, which some libraries offer under another "
-        "name. Here the factor is α / r.",
+        why="That is a known variant, which some libraries offer under "
+        "another name. Here the factor is α / r.",
         read="20_tuning#tun-lora",
     ),
     "bent": Bug(
@@ -326,8 +326,8 @@ _ADAPTED_BUGS = {
         "x @ weight.T",
         "scale * (x @ weight.T)",
         says="the scale applied to the layer's output, too",
-        why="That changes the model before anything is learned. Scale only the "
-        "update.",
+        why="That changes the model before anything is learned. Scale only "
+        "the update.",
         read="20_tuning#tun-lora",
         alone=True,
     ),
@@ -573,8 +573,8 @@ _MENDED_BUGS = {
         "return nats.sum() / counts.sum()",
         "return nats.mean()",
         says="a sum that is divided by all positions",
-        why="The sum is right. Divide it by the number of tokens that count, or "
-        "longer prompts make the loss smaller.",
+        why="The sum is right. Divide it by the number of tokens that count, "
+        "or longer prompts make the loss smaller.",
         read="20_tuning#tun-mask",
     ),
     "per_answer": Bug(
@@ -590,8 +590,8 @@ _MENDED_BUGS = {
         "torch.arange(1, ids.size(1))",
         "torch.arange(ids.size(1) - 1)",
         says="positions counted by the token that is read, not by the target",
-        why="The target of position t is token t + 1, so count from 1. Now the "
-        "first token of each answer is left out, and one of the padding "
+        why="The target of position t is token t + 1, so count from 1. Now "
+        "the first token of each answer is left out, and one of the padding "
         "counts.",
         read="20_tuning#tun-mask",
         alone=True,
