@@ -168,7 +168,7 @@ _RENDERED_BUGS = {
     "colon": Bug(
         "{role}\\n",
         "{role}: ",
-        says="a colon after the role instead of a new line",
+        says="a colon behind the role instead of a new line",
         why="To you it reads just as well. But the model was tuned on a new "
         "line there, and a colon is another token.",
         read="20_tuning#tun-template",
@@ -187,7 +187,7 @@ _RENDERED_BUGS = {
         'if turns[-1][0] == "user":\n'
         '        text += "<|im_start|>assistant\\n"',
         'text += "<|im_start|>assistant\\n"',
-        says="a turn opened after an answer that is there already",
+        says="a turn opened behind an answer that is there already",
         why="Only if the user spoke last is it the assistant's turn.",
         read="20_tuning#tun-template",
         at="prompt",
@@ -441,7 +441,7 @@ _COUNTED_BUGS = {
     "square": Bug(
         "total += rank * (n_in + n_out)",
         "n_in = n_out = d_model\n        total += rank * (n_in + n_out)",
-        says="matrices of the FFN that are as wide as those of attention",
+        says="matrices of the network that are as wide as those of attention",
         why="w_in leads from d_model to d_ff, and w_out leads back.",
         read="20_tuning#tun-count",
     ),
@@ -472,7 +472,7 @@ _COUNTED_BUGS = {
     "all_wide": Bug(
         "total += rank * (n_in + n_out)",
         "n_in, n_out = d_model, d_ff\n        total += rank * (n_in + n_out)",
-        says="every matrix as wide as those of the FFN",
+        says="every matrix as wide as those of the network",
         why="The matrices of attention lead from d_model to d_model. (In "
         "Python, the condition `name == 'w_in' or 'w_out'` is always true.)",
         read="20_tuning#tun-count",
@@ -589,7 +589,7 @@ _MENDED_BUGS = {
     "from_zero": Bug(
         "torch.arange(1, ids.size(1))",
         "torch.arange(ids.size(1) - 1)",
-        says="positions counted by the token that is read, not by the target",
+        says="places counted by the token that is read, not by the target",
         why="The target of position t is token t + 1, so count from 1. Now "
         "the first token of each answer is left out, and one of the padding "
         "counts.",
