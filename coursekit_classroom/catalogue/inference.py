@@ -47,8 +47,8 @@ _ROUNDED_BUGS = {
         "groups = weights.reshape(n_rows, -1, group_size)",
         "groups = weights.T.reshape(n_rows, -1, group_size)",
         says="groups taken from the transposed matrix",
-        why="The neighbors of a group stand in one row of `weights`: "
-        "reshape to (N, K / group_size, group_size) without a transposition.",
+        why="The neighbors of a group are in one row of `weights`, so "
+        "reshape to (N, K / group_size, group_size) without transposing.",
         read="21_inference#inf-groups",
         alone=True,
     ),
@@ -57,8 +57,8 @@ _ROUNDED_BUGS = {
         "groups",
         says="a step from the largest value instead of the largest absolute "
         "value",
-        why="If the entry that is farthest from 0 is negative, its whole "
-        "number would not fit. Take the absolute value first.",
+        why="If the entry farthest from 0 is negative, its whole number "
+        "does not fit into the bits. Take the absolute value first.",
         read="21_inference#inf-by-hand",
     ),
     "row": Bug(
@@ -67,7 +67,8 @@ _ROUNDED_BUGS = {
         "keepdim=True).expand_as(largest)\n"
         "    steps = largest / (2 ** (bits - 1) - 1)",
         says="one step for a whole row",
-        why="Each group has its own largest entry, and so its own step.",
+        why="Each group has its own largest entry, and so its own step. "
+        "Look at the axis over which you take the largest.",
         read="21_inference#inf-groups",
         at="share",
     ),
@@ -76,7 +77,8 @@ _ROUNDED_BUGS = {
         "largest = largest.amax().expand_as(largest)\n"
         "    steps = largest / (2 ** (bits - 1) - 1)",
         says="one step for the whole matrix",
-        why="Each group has its own largest entry, and so its own step.",
+        why="Each group has its own largest entry, and so its own step. "
+        "Look at the axis over which you take the largest.",
         read="21_inference#inf-groups",
         at="share",
     ),
@@ -84,8 +86,8 @@ _ROUNDED_BUGS = {
         "(2 ** (bits - 1) - 1)",
         "2 ** (bits - 1)",
         says="2^(bits − 1) as the largest whole number",
-        why="Of four bits, one says the sign: from −8 to 7. The largest "
-        "number is 2^(bits − 1) − 1.",
+        why="Four bits reach from −8 to 7, so the largest positive "
+        "number is one less: 2^(bits − 1) − 1.",
         read="21_inference#inf-by-hand",
         at="levels",
     ),
@@ -102,7 +104,7 @@ _ROUNDED_BUGS = {
     "cut_off": Bug(
         "whole.round()",
         "whole.trunc()",
-        says="digits behind the point cut off instead of rounded",
+        says="the digits after the decimal point cut off, not rounded",
         why="That moves a weight by up to a whole step toward 0. Round to "
         "the nearest, which moves it by half a step at most.",
         read="21_inference#inf-by-hand",
@@ -119,8 +121,8 @@ _ROUNDED_BUGS = {
         "whole.round()",
         "whole.round() * steps",
         says="whole numbers that are multiplied by their step again",
-        why="The whole numbers are kept, and the steps as well. Both are "
-        "multiplied when the weights are used.",
+        why="Return the whole numbers as they are. They are multiplied by "
+        "their steps only when the weights are used.",
         read="21_inference#inf-by-hand",
         alone=True,
     ),
@@ -196,7 +198,7 @@ _RESTORED_BUGS = {
         "8",
         "7",
         says="7 subtracted instead of 8",
-        why="What was added has to be subtracted: 8.",
+        why="8 was added when the numbers were packed, so subtract 8.",
         read="21_inference#inf-memory",
     ),
     "not_shifted": Bug(
@@ -210,14 +212,15 @@ _RESTORED_BUGS = {
         "each = steps.repeat_interleave(size, dim=1)",
         "each = steps.repeat(1, size)",
         says="steps that take turns, as if neighbors were in different groups",
-        why="A group is a run of neighbors: repeat_interleave, not repeat.",
+        why="Neighbors share a step. Use repeat_interleave, which repeats "
+        "each step on the spot; repeat starts the row of steps again.",
         read="21_inference#inf-groups",
     ),
     "true_division": Bug(
         "packed // 16",
         "packed / 16",
-        says="a byte divided by 16 with its remainder",
-        why="The lower four bits stay as sixteenths. Divide with //.",
+        says="a byte divided by 16 with /, so that a fraction stays",
+        why="The lower four bits remain as sixteenths. Divide with //.",
         read="21_inference#inf-memory",
         alone=True,
     ),
@@ -263,8 +266,8 @@ _VERIFIED_BUGS = {
         "ratio = p[n, token] / q[n, token]",
         "ratio = q[n, token] / p[n, token]",
         says="q / p where p / q belongs",
-        why="A token that the target likes more than the draft is always "
-        "accepted: p / q is above 1.",
+        why="A token that the target likes more than the draft does must "
+        "always be accepted, and for such a token p / q is above 1.",
         read="21_inference#inf-rule",
         at="accept",
     ),
@@ -273,7 +276,7 @@ _VERIFIED_BUGS = {
         "ratio >= 1",
         says="a token accepted only if the target likes it at least as much",
         why="A token with p < q is still accepted with probability p / q. "
-        "Without them it would come too seldom.",
+        "If it never is, it comes out too seldom.",
         read="21_inference#inf-rule",
         at="accept",
     ),
@@ -281,8 +284,8 @@ _VERIFIED_BUGS = {
         "bool(uniform[n] < ratio)",
         "bool(uniform[n] < p[n, token])",
         says="a token accepted with probability p",
-        why="It has already been drawn with probability q. To come out with "
-        "p it must be accepted with p / q.",
+        why="The token was already drawn with probability q. For it to come "
+        "out with probability p, accept it with p / q.",
         read="21_inference#inf-rule",
         at="accept",
     ),
@@ -291,15 +294,15 @@ _VERIFIED_BUGS = {
         "        return n_kept, left / left.sum()",
         "return n_kept, p[n]",
         says="a rejected token replaced by a draw from p",
-        why="Accepted tokens already bring min(p, q). What is missing is "
-        "only max(0, p − q).",
+        why="Accepted tokens already come out with probability min(p, q). "
+        "Only max(0, p − q) is missing.",
         read="21_inference#inf-rule",
     ),
     "turned": Bug(
         "p[n] - q[n]",
         "q[n] - p[n]",
         says="a rejected token replaced by what the draft has too much of",
-        why="What is missing is where the *target* has more: max(0, p − q).",
+        why="Draw from where the *target* has more: max(0, p − q).",
         read="21_inference#inf-rule",
         at="left",
     ),
@@ -315,8 +318,8 @@ _VERIFIED_BUGS = {
         "n_kept, left",
         "n_kept + 1, left",
         says="the rejected token counted as well",
-        why="The number is that of the accepted tokens. The rejected one is "
-        "replaced by the next draw.",
+        why="Return the number of accepted tokens. The rejected one is not "
+        "among them; the next draw replaces it.",
         read="21_inference#inf-rule",
     ),
     "row_before": Bug(
@@ -331,8 +334,8 @@ _VERIFIED_BUGS = {
         "(p[n] - q[n]).clamp(min=0)",
         "(p[n] - q[n]).abs()",
         says="|p − q| where max(0, p − q) belongs",
-        why="What the draft gives too often has been drawn often enough: "
-        "only what it gives too rarely is left.",
+        why="Tokens that the draft gives too often have been drawn often "
+        "enough. Draw only from those that it gives too rarely.",
         read="21_inference#inf-rule",
         alone=True,
     ),
@@ -398,8 +401,8 @@ _GAIN_BUGS = {
         "torch.minimum(p, q).sum(-1).mean()",
         "(p.argmax(-1) == q.argmax(-1)).double().mean()",
         says="how often the likeliest tokens agree, as the acceptance rate",
-        why="Tokens are drawn, not only the likeliest. The rate is the sum "
-        "of min(p, q).",
+        why="Tokens are drawn, so less likely ones come up and may be "
+        "accepted too. The rate is the sum of min(p, q).",
         read="21_inference#inf-how-many",
     ),
     "unweighted": Bug(
@@ -447,7 +450,8 @@ _GAIN_BUGS = {
         "n_draft * cost",
         "cost",
         says="one run of the draft instead of one for each drafted token",
-        why="The draft generates one token at a time, as every model does.",
+        why="The draft generates its tokens one after the other, each in a "
+        "run of its own.",
         read="21_inference#inf-speed",
         at="time",
     ),
@@ -463,8 +467,8 @@ _GAIN_BUGS = {
         "torch.minimum(p, q).sum(-1).mean()",
         "torch.minimum(p, q).mean()",
         says="a mean over the vocabulary too, where a sum belongs",
-        why="The chance that a token is accepted is the sum of min(p, q) "
-        "over the vocabulary; the mean runs over positions.",
+        why="A token is accepted with a probability that is the sum of "
+        "min(p, q) over the vocabulary. Take the mean over positions only.",
         read="21_inference#inf-how-many",
         alone=True,
     ),
@@ -530,8 +534,8 @@ _CHECKED_BUGS = {
         "n_kept = int((drafted[:n] == likeliest[:n]).sum())\n"
         "        own = likeliest[n_kept : n_kept + 1]",
         says="agreements counted after the first rejection, too",
-        why="What was drafted after a wrong token is judged for another "
-        "text. Stop at the first.",
+        why="After a wrong token the draft continues a text that does not "
+        "exist. Stop at the first disagreement.",
         read="21_inference#inf-rule",
         alone=True,
     ),
@@ -541,7 +545,8 @@ _CHECKED_BUGS = {
         "            own = drafted[n_kept : n_kept + 1]\n"
         "        text = torch.cat([text, drafted[:n_kept], own])",
         says="the rejected token kept, in place of the target's",
-        why="The target's own token stands in the same row, and replaces it.",
+        why="The row that rejects a token also has the target's own "
+        "likeliest. Put that in its place.",
         read="21_inference#inf-rule",
         at="own",
     ),
@@ -551,7 +556,8 @@ _CHECKED_BUGS = {
         "            own = own[:0]\n"
         "        text = torch.cat([text, drafted[:n_kept], own])",
         says="no extra token where all drafted ones were kept",
-        why="The last row says what follows them, and costs nothing.",
+        why="The last row says what follows them, and the target has "
+        "computed it in the same run.",
         read="21_inference#inf-how-many",
         at="own",
     ),
@@ -559,7 +565,8 @@ _CHECKED_BUGS = {
         "text[: len(ids) + n_new]",
         "text",
         says="a text that may be longer than was asked for",
-        why="A round may bring more tokens than are missing: cut them off.",
+        why="The last round may yield more tokens than are missing. Cut "
+        "off the surplus.",
         read="21_inference#inf-rule",
     ),
     "last_row": Bug(
