@@ -30,6 +30,7 @@ and before it a mark if the submission came after Canvas's own due date:
 https://docs.moodle.org/en/Assignment_activity, "Download all submissions", and
 https://community.canvaslms.com/t5/Instructor-Guide/How-do-I-download-all-student-submissions-for-an-assignment/ta-p/695
 """
+GRADESCOPE = "submission_metadata.yml"  # whose each folder of an export is
 Class = Mapping[str, Mapping[str, Any]]
 """The roster: by id a ``name``, perhaps the LMS's ``number``, a program."""
 
@@ -81,7 +82,7 @@ def naming(text: str) -> re.Pattern[str]:
 
 
 def collect(
-    folder: Path,
+    there: Iterable[Path],
     names: re.Pattern[str] | None = None,
     class_: Class | None = None,
     endings: Collection[str] = ENDINGS,
@@ -89,7 +90,8 @@ def collect(
     """Find the files of each student.
 
     Args:
-        folder: what was handed in.
+        there: the files, and a folder for each student who has several, as
+            :func:`.unpack.places` finds them.
         names: its first group is the student in the name of a file or folder;
             by default, and where it does not match, the whole name is. Its
             group ``number``, if it has one, is the LMS's own for them.
@@ -99,14 +101,10 @@ def collect(
     Raises:
         ValueError: if there are none.
     """
-    if not folder.is_dir():
-        raise ValueError(
-            f"submissions are a folder: got {folder}, which is none."
-        )
     class_, made = class_ or {}, Collected()
     found: dict[tuple[str, str], list[Path]] = {}
     moodle = dict[Path, str]()
-    for path, files in entries(folder, endings, made.ignored):
+    for path, files in entries(there, endings, made.ignored):
         name, number = path.stem if files == [path] else path.name, ""
         if (match := names and names.search(name)) and match[1]:
             said = match.groupdict()
@@ -119,7 +117,7 @@ def collect(
     if not found:
         raise ValueError(
             "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
-            f"in {folder}. {' '.join(made.ignored[:5])}"
+            f"there. {' '.join(made.ignored[:5])}"
         )
     students: dict[str, list[Path]] = {id: [] for id in class_}
     by_name = apart(numbered(found, class_))
@@ -145,11 +143,11 @@ def collect(
 
 
 def entries(
-    folder: Path, endings: Collection[str], ignored: list[str]
+    there: Iterable[Path], endings: Collection[str], ignored: list[str]
 ) -> Iterator[tuple[Path, list[Path]]]:
-    """What lies in a folder: a file, or a folder with some; what is neither
-    is added to ``ignored``."""
-    for path in sorted(folder.iterdir()):
+    """What was handed in: a file, or a folder with some; what is neither is
+    added to ``ignored``."""
+    for path in there:
         is_folder = path.is_dir() and not path.is_symlink()
         files, hidden = list[Path](), path.name.startswith(NO_STUDENTS)
         for inner in sorted(path.iterdir()) if is_folder else [path]:
@@ -159,7 +157,7 @@ def entries(
             ):
                 files.append(inner)
             elif is_answer or not inner.name.startswith("."):
-                name = student_id(inner.relative_to(folder).as_posix())
+                name = student_id(inner.relative_to(path.parent).as_posix())
                 ignored.append(f"{name}: {advice(inner, is_folder)}.")
         if not hidden and (files or is_folder):
             yield path, files

@@ -3,13 +3,14 @@
 Every student gets a row for every exercise, whatever they handed in.  The
 same secret and submissions give the same sheet, byte for byte.
 
-A submission's way: :mod:`.collect` finds its files, :mod:`.plan` says what is
-asked, a process of :mod:`.worker` reads it (:mod:`.read`), runs it in a
+A submission's way: :mod:`.unpack` opens what an LMS has packed,
+:mod:`.collect` says whose files are whose, :mod:`.plan` says what is asked, a process of :mod:`.worker` reads it (:mod:`.read`), runs it in a
 :mod:`.sandbox` and judges it (:mod:`.judge`), and :mod:`.write` writes.
 """
 
 import argparse
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from coursekit_classroom.teach.collect import (
     collect,
     naming,
     recognize,
+    student_id,
 )
 from coursekit_classroom.teach.judge import prove
 from coursekit_classroom.teach.overrides import (
@@ -31,6 +33,7 @@ from coursekit_classroom.teach.records import Graded
 from coursekit_classroom.teach.resume import code_hash, stamp, version
 from coursekit_classroom.teach.sandbox import Isolation, Limits, best
 from coursekit_classroom.teach.secret import SECRET_FILE, Secret
+from coursekit_classroom.teach.unpack import places
 from coursekit_classroom.teach.worker import Worker
 from coursekit_classroom.teach.write import (
     Files,
@@ -128,9 +131,13 @@ def run(args: argparse.Namespace) -> int:
     pages = Path(args.feedback) if args.feedback else None
     isolation = Isolation(args.isolation) if args.isolation else best()
     limits = Limits(cpu_s=args.cpu, wall_s=max(Limits.wall_s, 4 * args.cpu))
-    with overlay(args.overlay):
-        asked = plan(secret, folder, args.assignment, args.roster)
-        collected = collect(folder, args.names, asked.class_, asked.endings)
+    with overlay(args.overlay), tempfile.TemporaryDirectory() as scratch:
+        there = places(folder, args.names, Path(scratch))
+        asked = plan(secret, there, args.assignment, args.roster)
+        collected = collect(there, args.names, asked.class_, asked.endings)
+        for path in sorted({*folder.iterdir()} - {*there}):
+            name = student_id(path.name)
+            print(f"opened    {name}: it holds what several handed in")
         files = Files(Path(args.out), pages, collected.folders)
         batch = Batch(asked, collected, files, Worker(isolation, limits))
         files.try_out(collected.students, folder)

@@ -93,7 +93,7 @@ def overlay(folder: str | None) -> Iterator[None]:
 
 def plan(
     secret: Secret,
-    folder: Path,
+    there: Sequence[Path],
     name: str | None = None,
     roster: str | None = None,
 ) -> Plan:
@@ -101,7 +101,7 @@ def plan(
 
     Args:
         secret: the instructor's.
-        folder: what was handed in; its notebooks say which assignment it is,
+        there: what was handed in; its notebooks say which assignment it is,
             if the secret holds several.
         name: of the assignment.
         roster: a file with the class, besides those whom the secret knows.
@@ -116,7 +116,7 @@ def plan(
             "notebooks with `coursekit assign`."
         )
     if name is None:
-        name = next(iter(known)) if len(known) == 1 else marked(secret, folder)
+        name = next(iter(known)) if len(known) == 1 else marked(secret, there)
     if name is None:
         raise ValueError(
             f"the secret has {len(known)} assignments, and most notebooks are "
@@ -161,10 +161,10 @@ def plan(
     )
 
 
-def marked(secret: Secret, folder: Path) -> str | None:
+def marked(secret: Secret, there: Sequence[Path]) -> str | None:
     """The assignment that most of the marked notebooks were given out for."""
     counted = Counter[str]()
-    for path in sorted([*folder.glob("*"), *folder.glob("*/*")]):
+    for path in [*there, *(p for place in there for p in place.glob("*"))]:
         if path.suffix.lower() in ENDINGS and is_plain(path):
             with suppress(Exception):
                 counted[read_marked(path)[1]] += 1

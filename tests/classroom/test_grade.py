@@ -35,6 +35,7 @@ from coursekit_classroom.teach import (
     pages,
     programs,
     summary,
+    unpack,
 )
 from coursekit_classroom.teach.collect import TWIN, apart, collect, naming
 from coursekit_classroom.teach.deadline import Deadline
@@ -58,6 +59,7 @@ from coursekit_classroom.teach.sandbox import (
 )
 from coursekit_classroom.teach.secret import Secret, derived
 from coursekit_classroom.teach.standalone import standalone
+from coursekit_classroom.teach.unpack import places
 from coursekit_classroom.teach.worker import Worker
 from coursekit_classroom.teach.write import (
     COLUMNS,
@@ -117,12 +119,13 @@ def batch(tmp_path, entries, take=Here, key=None, name="grades.csv"):
     if not folder.exists():
         corpus.build(folder, entries)
     files = Files(tmp_path / name, tmp_path / "feedback")
-    asked = plan(key or Secret(KEY, {"attention": ASSIGNMENT}), folder)
+    there = places(folder, None, tmp_path / "unpacked")
+    asked = plan(key or Secret(KEY, {"attention": ASSIGNMENT}), there)
     isolation = best() if take is None else Isolation.NONE
     worker = Worker(isolation, LIMITS)
     if take:
         worker = InProcess(isolation, LIMITS, take)
-    return Batch(asked, collect(folder, None, asked.class_), files, worker)
+    return Batch(asked, collect(there, None, asked.class_), files, worker)
 
 
 def finished(tmp_path, entries, **options):
@@ -392,7 +395,8 @@ def test_whose_a_submission_is(tmp_path, names, path, student):
     one = replace(RIGHT_ONE, files={path: RIGHT_ONE.files["ada.ipynb"]})
     corpus.build(tmp_path / "submissions", [one])
     pattern = naming(names) if names else None
-    found = collect(tmp_path / "submissions", pattern, CLASS)
+    there = places(tmp_path / "submissions", pattern, None)
+    found = collect(there, pattern, CLASS)
     assert [s for s, paths in found.students.items() if paths] == [student]
     assert set(found.students) == {*CLASS, student}
 
@@ -785,6 +789,90 @@ def test_the_notebook_in_a_zip_is_read(tmp_path, names, status):
         assert "Hand in the notebook itself." in text
 
 
+def packed(folder, name, files, at=(2026, 10, 6, 12, 0, 0)):
+    """A zip, as an LMS packs what a class has handed in."""
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
+        for inside, data in files.items():
+            archive.writestr(zipfile.ZipInfo(inside, at), data)
+
+
+MOODLE = "_assignsubmission_file"
+GOOD = RIGHT_ONE.files["ada.ipynb"]
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        ("moodle", [f"Eve_7{MOODLE}/a.ipynb", f"Lee_8{MOODLE}/a.ipynb"]),
+        ("moodle", [f"Eve_7{MOODLE}_a.ipynb", f"Lee_8{MOODLE}_a.ipynb"]),
+        ("moodle", [f"NLP/{n}{MOODLE}_/a.ipynb" for n in ("Eve_7", "Lee_8")]),
+        ("canvas", ["Eve_7_9_a.ipynb", "Lee_LATE_8_9_a.ipynb"]),
+        (None, ["__MACOSX/._x.ipynb", "Eve.ipynb", "Lee/a.ipynb"]),
+    ],
+)
+def test_what_an_lms_packs_is_a_class(
+    tmp_path, in_process, capsys, names, files
+):
+    """Its zip as it was downloaded, and the folder that a browser makes.
+
+    In a folder of files alone, these are of the student whom it names.
+    """
+    folder = tmp_path / "submissions"
+    packed(folder, "NLP-1-77.zip", dict.fromkeys(files, GOOD))
+    pages = tmp_path / "feedback"
+    more = ["--feedback", pages, *(["--names", names] if names else [])]
+    plan = ASSIGNMENT | {"deadline": LATE}
+    by = graded_sheet(tmp_path, *more, assignments={"a": plan})
+    assert {s for s, _ in by} == {"Eve", "Lee"}
+    assert {r["status"] for _, r in by.items()} == {"ok"}
+    assert by["Lee", ATTEND]["days_late"] in ("1", "2")  # by the zip's times
+    assert not [p for p in pages.rglob("*") if "NLP" in p.name]
+    assert "opened    NLP-1-77.zip: it holds" in capsys.readouterr().out
+    if f"{MOODLE}/" in files[0]:
+        with zipfile.ZipFile(folder / "NLP-1-77.zip") as archive:
+            archive.extractall(folder / "NLP-1-77")
+        (folder / "NLP-1-77.zip").unlink()
+        again = graded_sheet(tmp_path, *more, "--fresh")
+        assert {s for s, _ in again} == {"Eve", "Lee"}
+
+
+def test_what_a_student_packs_is_no_class(tmp_path, in_process):
+    """Whatever names it gives to what is in it; nor does a zip escape."""
+    folder = tmp_path / "submissions"
+    names = [f"Lee_8{MOODLE}/a.ipynb", f"Lee_8{MOODLE}_a.ipynb"]
+    packed(folder, f"Eve_7{MOODLE}_x.zip", dict.fromkeys(names, GOOD))
+    (folder / "Kim" / names[0]).parent.mkdir(parents=True)
+    (folder / "Kim" / names[0]).write_bytes(GOOD)
+    (folder / "Kim" / "submission_metadata.yml").write_text("")
+    there = places(folder, None, tmp_path / "scratch")
+    assert there == sorted(folder.iterdir())
+    for path in there:
+        assert path.name.startswith(("Eve", "Kim"))
+    there[0].unlink()
+    names = [f"../Bo_1{MOODLE}/a.ipynb", f"/Di_2{MOODLE}/../../a.ipynb"]
+    packed(folder, "all.zip", dict.fromkeys(names, GOOD))
+    places(folder, naming("moodle"), tmp_path / "scratch")
+    made = {p for p in tmp_path.rglob("a.ipynb") if "Kim" not in p.parts}
+    assert len(made) == 2
+    assert all(p.is_relative_to(tmp_path / "scratch") for p in made)
+
+
+def test_one_student_does_not_fill_the_disk_of_a_class(tmp_path, in_process):
+    """The control: another one's few bytes."""
+    folder, zeros = tmp_path / "submissions", bytes(2**20)
+    large = {f"Eve_7{MOODLE}/{n}.ipynb": zeros for n in range(43)}
+    packed(folder, "all.zip", large | {f"Lee_8{MOODLE}/a.ipynb": GOOD})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unpack, "TOTAL", 3 << 20)
+        there = places(folder, naming("moodle"), tmp_path / "scratch")
+        used = sum(p.stat().st_blocks for one in there for p in one.iterdir())
+    assert used * 512 < 4 << 20
+    by = graded_sheet(tmp_path, "--names", "moodle")
+    assert by["Eve", ATTEND]["status"] == "unreadable"
+    assert by["Lee", ATTEND]["status"] == "ok"
+
+
 def test_moodle_takes_the_feedback_as_it_is(tmp_path, in_process):
     """It gives a student the files of a folder that is named for them."""
     data = RIGHT_ONE.files["ada.ipynb"]
@@ -877,7 +965,7 @@ def test_names_that_look_alike_are_graded_apart(tmp_path, in_process, capsys):
     assert f"note      {twin}: a name like another's" in out
     # Alone, either is the same student.
     (folder / f"{one}.ipynb").unlink()
-    assert list(collect(folder).students) == [one]
+    assert list(collect(folder.iterdir()).students) == [one]
 
 
 def test_a_long_message_is_cut_before_it_is_kept(tmp_path):
