@@ -250,7 +250,8 @@ class Sheet:
         if {"Identifier", "Grade"} <= set(columns):
             grade = "Grade"
             for one in roster.members:
-                text = one.cells.get("Maximum Grade", "")
+                lower = {c.casefold(): t for c, t in one.cells.items()}
+                text = lower.get("maximum grade", "")
                 if text and number_in(text) != float(self.most):
                     raise ValueError(
                         f"the grades are of {self.most} points, and Moodle's "

@@ -210,9 +210,11 @@ def test_moodle_takes_its_worksheet_back(tmp_path, grades):
     assert wanted <= set(rows[0])
 
 
-def test_moodle_passes_over_what_is_above_its_maximum(tmp_path, grades):
+@pytest.mark.parametrize("title", ["Maximum Grade", "Maximum grade"])
+def test_moodle_passes_over_what_is_above_its_maximum(tmp_path, grades, title):
     """So a worksheet for other points is refused, or converted."""
     text = WORKSHEET.replace("13.00", "100,00")
+    text = text.replace("Maximum Grade", title)
     text = re.sub("(100,00)", r'"\1"', text)
     roster = written(tmp_path, "worksheet.csv", text)
     more = ("--roster", roster, "--format", "moodle")
