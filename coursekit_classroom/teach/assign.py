@@ -5,7 +5,7 @@ import inspect
 import random
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -122,21 +122,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--late",
         type=float,
-        default=0,
         metavar="PERCENT",
         help="what each day after --due takes off the points [default: 0]",
     )
     parser.add_argument(
         "--late-cap",
         type=float,
-        default=100,
         metavar="PERCENT",
         help="what --late takes off at most [default: 100]",
     )
     parser.add_argument(
         "--late-days",
         type=int,
-        default=0,
         metavar="N",
         help="days after --due for which nothing is taken off [default: 0]",
     )
@@ -222,6 +219,9 @@ class Terms:
     assess: Collection[str]
     points: Mapping[str, float]
     deadline: Deadline | None
+    late: Mapping[str, float]
+    """Of the deadline's fields, those that were given."""
+
     install: str
     """The first cell of each notebook."""
 
@@ -268,11 +268,13 @@ class Terms:
                 f"begins with a letter or digit: got {args.name!r}. Write "
                 f"{safe_name(args.name) or 'exam-1'!r}."
             )
-        if not args.due and (args.late or args.late_days):
+        said = {"percent": args.late, "cap": args.late_cap}
+        said |= {"free": args.late_days}
+        late = {name: n for name, n in said.items() if n is not None}
+        if late and not args.due:
             raise ValueError(
                 "what is late is so after a date: got --late without --due."
             )
-        terms = (args.late, args.late_cap, args.late_days)
         only = set(args.only or ())
         taken = [
             page
@@ -286,7 +288,8 @@ class Terms:
             only,
             set(args.assess or ()),
             dict(pairs),
-            Deadline(read_due(args.due), *terms) if args.due else None,
+            Deadline(read_due(args.due), **late) if args.due else None,
+            late,
             first_cell(pages, args.tag),
             args.format or FORMATS,
             args.visibility,
@@ -297,6 +300,27 @@ class Terms:
     def due(self) -> str:
         """When it is due, as the first cell of a notebook says it."""
         return f"\n\n**{self.deadline.in_words()}**" if self.deadline else ""
+
+    def kept(self, name: str, secret: Secret) -> "Terms":
+        """The same, with what a late day cost when the notebooks went out.
+
+        Raises:
+            ValueError: if another price is asked for now.
+        """
+        if self.deadline is None or name not in secret.assignments:
+            return self
+        was = secret.assignments[name].get("deadline", {})
+        before = {"percent": 0, "cap": 100, "free": 0} | was
+        before = {part: before[part] for part in ("percent", "cap", "free")}
+        if self.late != {part: before[part] for part in self.late}:
+            raise ValueError(
+                "what being late costs stays, since notebooks may be out that "
+                f"say it: got another --late, and {name} has --late "
+                f"{before['percent']:g} --late-cap {before['cap']:g} "
+                f"--late-days {before['free']}. Give --due alone, or the new "
+                "one another --name, or another --secret."
+            )
+        return replace(self, deadline=replace(self.deadline, **before))
 
     def name_of(self, page: Path) -> str:
         """What the assignment is called.
@@ -403,6 +427,7 @@ def open_secret(path: Path, out: Path) -> Secret:
 def make(page: Path, secret: Secret, terms: Terms) -> Iterator[str]:
     """Write everything about one chapter, and enter it into the secret."""
     out, name = terms.out, terms.name_of(page)
+    terms = terms.kept(name, secret)
     variants = {
         item.declared.id: draw_variants(item.declared.id, secret)
         for item in terms.read(page).items
@@ -495,8 +520,8 @@ def enter(
         if "deadline" in before and not terms.deadline:
             raise ValueError(
                 f"{name} was assigned with a date, which its notebooks say: "
-                f"got none. Give --due {before['deadline']['due']} and "
-                "--late again, or another date for all."
+                f"got none. Give --due {before['deadline']['due']} again, or "
+                "another date for all."
             )
     students = before["students"] if before else {}
     secret.assignments[name] = plan | {"students": students}
@@ -560,6 +585,7 @@ def make_step(chapter: int, secret: Secret, terms: Terms) -> Iterator[str]:
     """Have a chapter's step of the student's own file handed in."""
     counted = steps.of_step(chapter)
     out, name, id = terms.out, step_name(chapter), steps.id_of(chapter)
+    terms = terms.kept(name, secret)
     points = terms.points.get(id, steps.POINTS)
     step = {
         "chapter": chapter,
@@ -614,6 +640,7 @@ def make_debug(
     class_: Sequence[Member], secret: Secret, terms: Terms
 ) -> Iterator[str]:
     """Give each student of a roster a program of their own to fix."""
+    terms = terms.kept(DEBUG, secret)
     pages, out = terms.pages, terms.out
     functions = {
         d.id: d.function

@@ -69,9 +69,9 @@ def run(tmp_path, *pages, **options):
         "assess": None,
         "points": None,
         "due": None,
-        "late": 0,
-        "late_cap": 100,
-        "late_days": 0,
+        "late": None,
+        "late_cap": None,
+        "late_days": None,
         "name": None,
         "overlay": None,
         "format": None,
@@ -399,7 +399,9 @@ def test_some_exercises_for_other_points_until_a_day(tmp_path, capsys):
         ({"only": ["attention/attend"]}, r"attend \(6 points\), and it has"),
         ({"points": ["attention/mended=20"]}, r"mended \(20 points\)"),
         ({"assess": ["attention/attend"]}, r"\(6 points, true_hides\)"),
-        ({"due": None, "late": 0}, "Give --due 2026-10-05T18:00"),
+        ({"due": None, "late": None}, "Give --due 2026-10-05T18:00"),
+        ({"late": 20.0}, "stays, .* has --late 10 --late-cap 100"),
+        ({"late_cap": 50.0}, "has --late 10 --late-cap 100"),
     ],
 )
 def test_what_is_given_out_stays_as_it_is(tmp_path, options, said):
@@ -419,7 +421,27 @@ def test_what_is_given_out_stays_as_it_is(tmp_path, options, said):
         run(tmp_path, CHAPTER, **terms | options)
     assert [file.read_bytes() for file in files] == before
     run(tmp_path, CHAPTER, **terms | {"due": "2026-10-06T18:00+02:00"})
-    run(tmp_path, CHAPTER, **options | {"name": "other"})
+    run(tmp_path, CHAPTER, **{**terms, **options, "name": "other"})
+
+
+def test_another_date_costs_the_same(tmp_path):
+    """In the secret and in the notebooks, also for a step and programs."""
+    roster = tmp_path / "roster.csv"
+    roster.write_text("id,name\nada,Ada\n")
+    all_ = {"step": [0], "roster": str(roster), "format": ["otter"]}
+    late = {"late": 10.0, "late_cap": 50.0, "late_days": 2}
+    run(tmp_path, CHAPTER, due="2026-10-05T18:00Z", **late, **all_)
+    out = run(tmp_path, CHAPTER, due="2026-10-07T18:00Z", **all_)
+    known = Secret.load(tmp_path / "assignment-secret.txt").assignments
+    assert set(known) == {"04_attention", "step_00", "debug"}
+    for plan in known.values():
+        assert plan["deadline"]["due"].startswith("2026-10-07")
+        costs = [plan["deadline"][n] for n in ("percent", "cap", "free")]
+        assert costs == [10, 50, 2]
+    for name in ("student/04_attention", "student/step_00", "students/ada"):
+        text = "".join(c.source for c in cells(out / f"{name}.ipynb"))
+        assert "October 7, 2026" in text
+        assert "costs 10 % of the points, at most 50 %; the first" in text
 
 
 def test_a_step_given_out_stays_as_it_is(tmp_path):
