@@ -479,6 +479,7 @@ def run(args: argparse.Namespace) -> int:
     isolation = Isolation(args.isolation) if args.isolation else best()
     for line in about(isolation):
         print(line)
+    print("The attacks take some minutes.", file=sys.stderr, flush=True)
     ended = control(isolation)
     if ended != "right":
         print(f"A right submission does not pass here: {ended}")

@@ -3,9 +3,10 @@
 Every student gets a row for every exercise, whatever they handed in.  The
 same secret and submissions give the same sheet, byte for byte.
 
-A submission's way: :mod:`.unpack` opens what an LMS has packed,
-:mod:`.collect` says whose files are whose, :mod:`.plan` says what is asked, a process of :mod:`.worker` reads it (:mod:`.read`), runs it in a
-:mod:`.sandbox` and judges it (:mod:`.judge`), and :mod:`.write` writes.
+A submission's way: :mod:`.unpack` opens what an LMS has packed, and
+:mod:`.collect` finds its files.  :mod:`.plan` says what is asked, a process
+of :mod:`.worker` reads it (:mod:`.read`), runs it in a :mod:`.sandbox` and
+judges it (:mod:`.judge`), and :mod:`.write` writes.
 """
 
 import argparse

@@ -437,7 +437,8 @@ def test_the_command_prints_and_fails_if_a_promise_is_broken(
         lambda *_: (Finding(ATTACKS[n], v, "") for n, v in fake.items()),
     )
     assert doctor.run(args) == 0
-    said = capsys.readouterr().out
+    said, warned = capsys.readouterr()
+    assert "minutes" in warned
     assert "Isolation: none" in said
     assert "A right submission passes." in said
     assert doctor.NO_PROMISES in said
