@@ -46,6 +46,9 @@ class Collected:
     late: dict[Path, bool] = field(default_factory=dict)
     """Whether the LMS has marked a file as late, where it would."""
 
+    instead: dict[str, list[str]] = field(default_factory=dict)
+    """Names of what students handed in who have no file that counts."""
+
     folders: dict[str, str] = field(default_factory=dict)
     """What Moodle calls the folder of a student, whose feedback it takes from
     a folder of that name."""
@@ -103,17 +106,22 @@ def collect(
     """
     class_, made = class_ or {}, Collected()
     found: dict[tuple[str, str], list[Path]] = {}
-    moodle = dict[Path, str]()
-    for path, files in entries(there, endings, made.ignored):
-        name, number = path.stem if files == [path] else path.name, ""
-        if (match := names and names.search(name)) and match[1]:
+    moodle, others = dict[Path, str](), set[Path]()
+    for path, files, instead in entries(there, endings, made.ignored):
+        name, number = path.stem if path.is_file() else path.name, ""
+        match = names and names.search(name)
+        if match and match[1]:
             said = match.groupdict()
             name, number = match[1], said.get("number") or ""
             if "late" in said:
                 made.late |= dict.fromkeys(files, bool(said["late"]))
             if match.re.pattern == NAMES["moodle"]:
-                moodle |= dict.fromkeys(files, f"{match[0]}file_")
-        found.setdefault((name, number), []).extend(files)
+                both = (*files, *instead)
+                moodle |= dict.fromkeys(both, f"{match[0]}file_")
+        elif instead == [path] and recognize(name, class_, ()) not in class_:
+            continue  # a file that lies about
+        others |= {*instead}
+        found.setdefault((name, number), []).extend((*files, *instead))
     if not found:
         raise ValueError(
             "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
@@ -127,13 +135,14 @@ def collect(
         if id not in class_:  # only its letters say who it is
             spelled = bare_names(name, sure=True)[-1]
             made.spellings.setdefault(id, set()).add(spelled)
-    made.students = {id: oldest_first(students[id]) for id in sorted(students)}
-    made.folders = {
-        id: moodle[path]
-        for id in students
-        for path in made.students[id]
-        if path in moodle
-    }
+    for id in sorted(students):
+        given = oldest_first(students[id])
+        made.students[id] = [p for p in given if p not in others]
+        if given and not made.students[id]:
+            made.instead[id] = [student_id(p.name) for p in given]
+        for path in given:
+            if path in moodle:
+                made.folders[id] = moodle[path]
     made.twins = [
         id
         for id in made.students
@@ -144,12 +153,13 @@ def collect(
 
 def entries(
     there: Iterable[Path], endings: Collection[str], ignored: list[str]
-) -> Iterator[tuple[Path, list[Path]]]:
-    """What was handed in: a file, or a folder with some; what is neither is
-    added to ``ignored``."""
+) -> Iterator[tuple[Path, list[Path], list[Path]]]:
+    """What was handed in: a file or a folder, the files of it that count, or
+    if there are none all others.  These are added to ``ignored``."""
     for path in there:
         is_folder = path.is_dir() and not path.is_symlink()
-        files, hidden = list[Path](), path.name.startswith(NO_STUDENTS)
+        files, others = list[Path](), list[Path]()
+        hidden = path.name.startswith(NO_STUDENTS)
         for inner in sorted(path.iterdir()) if is_folder else [path]:
             is_answer = inner.suffix.lower() in endings
             if is_answer and not (
@@ -159,8 +169,9 @@ def entries(
             elif is_answer or not inner.name.startswith("."):
                 name = student_id(inner.relative_to(path.parent).as_posix())
                 ignored.append(f"{name}: {advice(inner, is_folder)}.")
-        if not hidden and (files or is_folder):
-            yield path, files
+                others.append(inner)
+        if not hidden:
+            yield path, files, [] if files else others
 
 
 def advice(path: Path, inside: bool) -> str:

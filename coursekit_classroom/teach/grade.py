@@ -43,6 +43,8 @@ from coursekit_classroom.teach.write import (
     write_all,
 )
 
+NO_NOTEBOOK = "No notebook was handed in, but {}. Hand in the .ipynb itself."
+
 
 # -- the command -------------------------------------------------------------
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -220,6 +222,9 @@ class Batch:
                         plain = found.plain()
                         progress.note({"stamp": mark, "graded": plain})
                     rows = [*found.results, *self.plan.stranger(student)]
+                    if others := self.collected.instead.get(student):
+                        said = NO_NOTEBOOK.format(", ".join(others))
+                        rows = [replace(r, message=said) for r in rows]
                     done.append(
                         decided(
                             replace(found, results=rows),

@@ -890,6 +890,30 @@ def test_moodle_takes_the_feedback_as_it_is(tmp_path, in_process):
     assert (pages / "bob.html").is_file()
 
 
+@pytest.mark.parametrize("loose", [False, True])
+def test_who_hands_in_no_notebook_hears_of_it(tmp_path, in_process, loose):
+    """In the folder that Moodle takes back, under the roster's id."""
+    folder = tmp_path / "submissions"
+    given = {"Ana Right_5": "a.py", "Bob Stone_6": "hw.pdf"}
+    given |= {"Eve_7": "online.html", "Kim Álvarez Ruiz_8": "a.ipynb"}
+    for who, name in given.items():
+        path = folder / f"{who}{MOODLE}{'_' if loose else '/'}{name}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(GOOD if name == "a.ipynb" else b"")
+    (folder / "notes.txt").write_text("")  # the control: nobody's
+    pages = tmp_path / "feedback"
+    more = ["--names", "moodle", "--feedback", pages]
+    plan = {"a": ASSIGNMENT | {"students": CLASS}}
+    by = graded_sheet(tmp_path, *more, assignments=plan)
+    assert {s for s, _ in by} == {*CLASS, "Eve"}
+    assert by["kim-2", ATTEND]["status"] == "ok"
+    for who, name in list(given.items())[:3]:
+        page = pages / f"{who}{MOODLE}_" / "feedback.md"
+        said = page.read_text("utf8")
+        assert f"{name}. Hand in the .ipynb itself" in said
+    assert not (pages / "s1.md").exists()
+
+
 def test_what_is_no_notebook_is_named(tmp_path, in_process, capsys):
     corpus.build(tmp_path / "submissions", [RIGHT_ONE])
     said = ["lea.py", "mia.rar", "_noa.ipynb", "ivo/sol.py", ".eva.ipynb"]
