@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,9 @@ class Collected:
 
     instead: dict[str, list[str]] = field(default_factory=dict)
     """Names of what students handed in who have no file that counts."""
+
+    unmatched: bool = False
+    """Whether the pattern of names has found nobody."""
 
     folders: dict[str, str] = field(default_factory=dict)
     """What Moodle calls the folder of a student, whose feedback it takes from
@@ -106,22 +109,22 @@ def collect(
     """
     class_, made = class_ or {}, Collected()
     found: dict[tuple[str, str], list[Path]] = {}
-    moodle, others = dict[Path, str](), set[Path]()
+    there = list(there)
+    moodle, others, matched = dict[Path, str](), set[Path](), False
+    listed = {p.parent: submitters(p.parent) for p in there}
     for path, files, instead in entries(there, endings, made.ignored):
-        name, number = path.stem if path.is_file() else path.name, ""
-        match = names and names.search(name)
-        if match and match[1]:
-            said = match.groupdict()
-            name, number = match[1], said.get("number") or ""
+        own = path.stem if [path] in (files, instead) else path.name
+        people = listed[path.parent].get(path.name, [])
+        for said in signs(own, names, people, class_, instead == [path]):
+            matched = matched or bool(said)
+            key = said.get("name") or own, said.get("number") or ""
+            found.setdefault(key, []).extend((*files, *instead))
             if "late" in said:
                 made.late |= dict.fromkeys(files, bool(said["late"]))
-            if match.re.pattern == NAMES["moodle"]:
-                both = (*files, *instead)
-                moodle |= dict.fromkeys(both, f"{match[0]}file_")
-        elif instead == [path] and recognize(name, class_, ()) not in class_:
-            continue  # a file that lies about
+            if folder := said.get("folder"):
+                moodle |= dict.fromkeys((*files, *instead), folder)
         others |= {*instead}
-        found.setdefault((name, number), []).extend((*files, *instead))
+    made.unmatched = bool(names) and not matched
     if not found:
         raise ValueError(
             "submissions are <id>.ipynb or <id>/*.ipynb: got none of either "
@@ -140,15 +143,71 @@ def collect(
         made.students[id] = [p for p in given if p not in others]
         if given and not made.students[id]:
             made.instead[id] = [student_id(p.name) for p in given]
-        for path in given:
-            if path in moodle:
-                made.folders[id] = moodle[path]
+        for path in filter(moodle.get, given):
+            made.folders[id] = moodle[path]
     made.twins = [
         id
         for id in made.students
         if TWIN in id and id.rpartition(TWIN)[0] in made.students
     ]
     return made
+
+
+def signs(
+    own: str,
+    names: re.Pattern[str] | None,
+    people: Sequence[Mapping[str, str]],
+    class_: Class,
+    loose: bool,
+) -> list[Mapping[str, str | None]]:
+    """What is known of each student whose file or folder something is.
+
+    Args:
+        own: its name.
+        names: as :func:`collect` takes it.
+        people: who handed it in, as Gradescope lists them.
+        class_: the roster.
+        loose: whether it is a file that may be nobody's.
+
+    Returns:
+        ``name``, and if they are known ``number``, ``late`` and Moodle's
+        ``folder``; nothing for somebody whom its whole name names.
+    """
+    if people:
+        found = list[Mapping[str, str | None]]()
+        for one in people:
+            ids = [one[k] for k in ("email", "sid", "name") if one.get(k)]
+            ids.append(one.get("email", "").partition("@")[0])
+            on_it = (i for i in ids if recognize(i, class_, ()) in class_)
+            found.append({"name": next(on_it, ids[0])})
+        return found
+    match = names.search(own) if names else None
+    if not match or not match[1]:
+        is_known = not loose or recognize(own, class_, ()) in class_
+        return [{}] if is_known else []
+    said = match.groupdict() | {"name": match[1]}
+    if match.re.pattern == NAMES["moodle"]:
+        said["folder"] = f"{match[0]}file_"
+    return [said]
+
+
+def submitters(folder: Path) -> dict[str, list[dict[str, str]]]:
+    """Who handed in which folder of Gradescope's export; often several."""
+    try:
+        text = (folder / GRADESCOPE).read_text("utf8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    found = dict[str, list[dict[str, str]]]()
+    for block in re.split(r"(?m)^(?=\S)", text):
+        name = re.match(r":?(submission_\d+):", block)
+        lines = re.search(r"\n  :submitters:\n((?:  [- ].*\n?)+)", block)
+        if not name or not lines:
+            continue
+        for person in lines[1].split("  - "):
+            if said := dict(re.findall(r":(name|sid|email): *(.+)", person)):
+                plain = {k: v.strip("'\" ") for k, v in said.items()}
+                found.setdefault(name[1], []).append(plain)
+    return found
 
 
 def entries(
@@ -166,6 +225,8 @@ def entries(
                 hidden or inner.name.startswith(NO_STUDENTS)
             ):
                 files.append(inner)
+            elif inner.name == GRADESCOPE:
+                continue
             elif is_answer or not inner.name.startswith("."):
                 name = student_id(inner.relative_to(path.parent).as_posix())
                 ignored.append(f"{name}: {advice(inner, is_folder)}.")

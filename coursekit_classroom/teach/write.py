@@ -245,7 +245,8 @@ def last_words(
     if files.feedback is not None:
         yield f"feedback  {files.feedback}"
     yield f"summary   {files.beside('summary.html')}"
-    yield from look_at(class_, collected, plan, found)
+    yield from look_at(class_, collected, found)
+    yield from unknown(collected, plan)
     if isolation is Isolation.NONE:
         yield (
             "isolation none: nothing is promised about these scores, since a "
@@ -264,7 +265,6 @@ def last_words(
 def look_at(
     class_: Sequence[Graded],
     collected: Collected,
-    plan: Plan,
     found: Elsewhere,
 ) -> Iterator[str]:
     """What the instructor should know of."""
@@ -314,6 +314,16 @@ def look_at(
         yield (
             f"look at   {student}: handed in {', '.join(ids)}, of another "
             "assignment"
+        )
+
+
+def unknown(collected: Collected, plan: Plan) -> Iterator[str]:
+    """Whose names no list or pattern has found."""
+    if collected.unmatched:
+        yield (
+            "warning   --names finds a student in no name of a file or folder "
+            f"here, such as {printable(next(iter(collected.students)))}. Are "
+            "they from another LMS, or in a folder of their own?"
         )
     strangers = [s for s in collected.students if s not in plan.class_]
     if plan.class_ and strangers:

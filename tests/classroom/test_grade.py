@@ -837,6 +837,55 @@ def test_what_an_lms_packs_is_a_class(
         assert {s for s, _ in again} == {"Eve", "Lee"}
 
 
+GRADESCOPE = """\
+---
+submission_301:
+  :submitters:
+  - :name: Ana Right
+    :sid: '17'
+    :email: s1@uni.edu
+  - :name: Bob Stone
+    :sid: ''
+    :email: elsewhere@uni.edu
+  :created_at: 2026-10-05 10:00:00.000000000 Z
+  :results:
+    :output: |
+      :submitters:
+      - :name: Lee Wu
+submission_302:
+  :submitters:
+  - :name: Eve Wrong
+    :sid: '19'
+    :email: eve@uni.edu
+"""
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_an_export_of_gradescope_says_who(tmp_path, zipped):
+    """A group's file counts for each of them."""
+    folder, top = tmp_path / "submissions", "assignment_55_export"
+    files = {f"{top}/submission_{n}/a.ipynb": GOOD for n in (301, 302)}
+    packed(folder, "x.zip", {f"{top}/{unpack.GRADESCOPE}": GRADESCOPE} | files)
+    if not zipped:
+        with zipfile.ZipFile(folder / "x.zip") as archive:
+            archive.extractall(folder)
+        (folder / "x.zip").unlink()
+    found = collect(places(folder, None, tmp_path / "scratch"), None, CLASS)
+    handed_in = {s for s, paths in found.students.items() if paths}
+    assert handed_in == {"s1", "bob", "eve@uni.edu"}
+    assert found.ignored == []
+
+
+def test_a_pattern_that_finds_nobody_says_so(tmp_path, in_process, capsys):
+    """The control: one that finds somebody."""
+    folder = tmp_path / "submissions"
+    packed(folder, f"Eve_7{MOODLE}_a.zip", {"a.ipynb": GOOD})
+    for names, finds in (("moodle", True), ("canvas", False)):
+        graded_sheet(tmp_path, "--names", names)
+        said = "warning   --names finds a student in no name"
+        assert (said in capsys.readouterr().out) is not finds
+
+
 def test_what_a_student_packs_is_no_class(tmp_path, in_process):
     """Whatever names it gives to what is in it; nor does a zip escape."""
     folder = tmp_path / "submissions"
