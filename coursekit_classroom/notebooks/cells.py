@@ -133,8 +133,8 @@ def load(path: Path) -> dict[str, Any]:
                 for sign, what in OTHER_FILES.items()
                 if re.search(sign, text)
             ),
-            f"is not valid JSON ({reason}). Open it in Jupyter, save it and "
-            "hand in that file",
+            f"is damaged, or only a part of it arrived ({reason}). Hand it in "
+            "again: saved or downloaded once more, or an earlier version",
         )
         raise NotebookError(f"{path.name} is no notebook: it {other}.") from (
             error

@@ -69,7 +69,7 @@ def read_submission(
     if refused := too_many(given):
         raise NotebookError(refused)
     setup = next((getattr(want, "setup", ()) for want in wanted), ())
-    files, problems = list[Notebook](), list[str]()
+    files, problems, unread = list[Notebook](), list[str](), {}
     for path in given:
         try:
             cells, mark = read_marked(path)
@@ -81,9 +81,16 @@ def read_submission(
                 )
             files.append(Notebook(cells, path, mark, setup))
         except NotebookError as error:
-            problems.append(str(error))
+            unread[path] = str(error)
     if not files:
-        raise NotebookError(" ".join(problems) or "there is no notebook.")
+        said = " ".join(unread.values())
+        raise NotebookError(said or "there is no notebook.")
+    for path, said in unread.items():
+        title = bare_names(path.stem)[-1]
+        newer = [f for f in files if age(f.path) > age(path)]
+        if any(title == bare_names(f.path.stem)[-1] for f in newer):
+            said = f"{path.name} cannot be read; what came after it counts."
+        problems.append(said)
     files.sort(key=lambda f: (age(f.path), f.is_attempt(wanted)))
     ours = list[Notebook]()
     marks = {getattr(want, "mark", "") for want in wanted}

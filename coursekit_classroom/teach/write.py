@@ -279,6 +279,9 @@ def look_at(
             "look at   " + ", ".join(stumbled) + ": the grader stumbled over "
             "these answers, and gave them no points. The feedback says how."
         )
+    unread = {(s, r.message) for s, r in rows if r.status == "unreadable"}
+    for student, why in sorted(unread):
+        yield f"unread    {student}: {printable(why)}"
     if collected.twins:
         yield (
             f"note      {', '.join(collected.twins)}: a name like another's, "

@@ -1384,6 +1384,31 @@ def test_what_an_instructor_should_look_at_is_listed(
         assert line.startswith(begin)
 
 
+def test_what_cannot_be_read_is_told_to_both(tmp_path, in_process, capsys):
+    """Until a good file of the same name comes after it."""
+    folder, pages = tmp_path / "submissions", tmp_path / "pages"
+    for name in ("hw.ipynb", "other.ipynb"):
+        (folder / "eve" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "eve" / name).write_bytes(GOOD[: len(GOOD) // 2])
+    (folder / "ada.ipynb").write_bytes(GOOD)
+    graded_sheet(tmp_path, "--feedback", pages)
+    (said,) = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("unread")
+    ]
+    assert said.startswith("unread    eve: hw.ipynb is no notebook: it is dam")
+    advice = "saved or downloaded once more, or an earlier version"
+    assert said.count(advice) == 2
+    (folder / "eve" / "hw-1.ipynb").write_bytes(GOOD)
+    by = graded_sheet(tmp_path, "--feedback", pages)
+    assert by["eve", ATTEND]["status"] == "ok"
+    assert "unread" not in capsys.readouterr().out
+    page = (pages / "eve.md").read_text("utf8")
+    assert "hw.ipynb cannot be read; what came after it counts" in page
+    assert page.count("other.ipynb is no notebook") == page.count("hw.ipynb c")
+
+
 def test_what_the_instructor_decides_stays(tmp_path, in_process, capsys):
     """The table is read, and never written."""
     corpus.build(tmp_path / "submissions", [RIGHT_ONE, WRONG_ONE])
