@@ -6,6 +6,7 @@ from urllib.parse import urljoin
 from coursekit_classroom.teach import pages
 from coursekit_classroom.teach.pages import Block
 from coursekit_classroom.teach.records import STATUSES, Graded, Result
+from coursekit_classroom.teach.tables import count
 
 HIDDEN = (
     "Your functions were called with inputs that are drawn for grading. They "
@@ -31,7 +32,7 @@ def html(student: Graded, book: str = "") -> str:
 
 def blocks(student: Graded, book: str) -> Iterator[Block]:
     """A student's feedback."""
-    yield "title", f"Feedback for {student.student}"
+    yield "title", f"Feedback for {student.name or student.student}"
     yield "strong", f"{student.points:g} of {student.max_points:g} points"
     rows = [
         (r.exercise, f"{r.points:g} of {r.max_points:g}", STATUSES[r.status])
@@ -62,7 +63,7 @@ def sentences(r: Result) -> list[str]:
     lines = [*r.notes, *r.cause]
     if r.days_late:
         lines.append(
-            f"Handed in {r.days_late} day{'s' * (r.days_late > 1)} late: "
+            f"Handed in {count(r.days_late, 'day')} late: "
             f"{r.earned:g} points became {r.automatic:g}."
         )
     if r.by_hand is not None:

@@ -222,12 +222,13 @@ class Batch:
                         plain = found.plain()
                         progress.note({"stamp": mark, "graded": plain})
                     rows = [*found.results, *self.plan.stranger(student)]
+                    name = self.plan.class_.get(student, {}).get("name", "")
                     if others := self.collected.instead.get(student):
                         said = NO_NOTEBOOK.format(", ".join(others))
                         rows = [replace(r, message=said) for r in rows]
                     done.append(
                         decided(
-                            replace(found, results=rows),
+                            replace(found, results=rows, name=name),
                             paths,
                             self.plan.deadline,
                             self.collected.late,

@@ -94,7 +94,12 @@ def override_of(
     if points is not None and not 0 <= points <= worth.get(exercise, -1):
         raise ValueError(
             "points are for one exercise, 0 to what it is worth: got "
-            f"{text} for {exercise or 'all'} ({worth.get(exercise, 0):g})."
+            f"{text} for "
+            + (
+                f"{exercise} ({worth[exercise]:g})."
+                if exercise
+                else f"none. Name one: {', '.join(worth)}."
+            )
         )
     if not days.isdecimal():
         raise ValueError(f"an extension is a number of days: got {days!r}.")

@@ -116,6 +116,15 @@ class Graded:
     waited: float = 0.0
     """Seconds on the clock, for what they wrote."""
 
+    name: str = ""
+    """As the roster has it, if they are on it."""
+
+    @property
+    def shown(self) -> str:
+        """Who it is, for the instructor."""
+        known = self.name and self.name != self.student
+        return f"{self.name} ({self.student})" if known else self.student
+
     @property
     def points(self) -> float:
         """The sum over the exercises."""

@@ -21,13 +21,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coursekit_classroom.teach.collect import recognize
+from coursekit_classroom.teach.collect import recognize, spellings
 from coursekit_classroom.teach.roster import (
     Member,
     Roster,
     read_roster,
 )
-from coursekit_classroom.teach.tables import number_in, read_table
+from coursekit_classroom.teach.tables import count, number_in, read_table
 from coursekit_classroom.teach.write import cell, out_of_cell, table, write
 
 FORMATS = ("wide", "canvas", "moodle")
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
                 "--out another name."
             )
     write(out, table(head, rows))
-    print(f"{len(people)} students, of {made.most} points: {out}")
+    print(f"{count(len(people), 'student')}, of {made.most} points: {out}")
     if strangers:
         n = len(strangers)
         belong = "submissions belong" if n > 1 else "submission belongs"
@@ -111,8 +111,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if absent := [one.name for one, row in people if row is None]:
         print(
-            f"warning   {len(absent)} on the roster have no row in "
-            f"{source.name}: {', '.join(absent)}. Their grade is left empty."
+            f"warning   on the roster, and without a row in {source.name}: "
+            f"{', '.join(absent)}. Their grade is left empty."
         )
     return 0
 
@@ -129,6 +129,9 @@ class Grades:
     """The points of each student, by exercise."""
 
     days_late: Mapping[str, int]
+    names: Mapping[str, str]
+    """Of the students who were on a roster."""
+
     most: float
     """The points that a student can get: all have as many."""
 
@@ -143,6 +146,7 @@ def read_grades(path: Path) -> Grades:
     students: dict[str, dict[str, float]] = {}
     worth: dict[str, dict[str, float]] = {}
     late: dict[str, int] = {}
+    names: dict[str, str] = {}
     for line, row in table.named():
         try:
             name, id = out_of_cell(row["student"]), row["exercise"]
@@ -150,6 +154,7 @@ def read_grades(path: Path) -> Grades:
             worth.setdefault(name, {})[id] = number_in(row["max_points"])
             days = int(row.get("days_late") or 0)
             late[name] = max(late.get(name, 0), days)
+            names[name] = out_of_cell(row.get("name", ""))
         except (KeyError, ValueError) as error:
             raise ValueError(
                 f"{path} is no sheet of `coursekit grade`: line {line} has "
@@ -159,7 +164,7 @@ def read_grades(path: Path) -> Grades:
         raise ValueError(f"a grade sheet has students: {path} has none.")
     exercises = {id: n for row in worth.values() for id, n in row.items()}
     most = max(sum(row.values()) for row in worth.values())
-    return Grades(exercises, students, late, most)
+    return Grades(exercises, students, late, names, most)
 
 
 People = Sequence[tuple[Member, str | None]]
@@ -171,7 +176,7 @@ def who_is_who(
 ) -> tuple[People, list[str]]:
     """The class, each with their name in the sheet; and who is left over."""
     if roster is None:
-        return [(Member(name, ""), name) for name in grades.students], []
+        return [(Member(n, grades.names[n]), n) for n in grades.students], []
     known = {one.id: one.entry() for one in roster.members}
     ids = {one.id.casefold(): one.id for one in roster.members}
     # A sheet may have been made with another of somebody's ids, which may be
@@ -180,6 +185,11 @@ def who_is_who(
         for one in roster.members:
             if value := one.cells.get(column, ""):
                 ids.setdefault(value.casefold(), one.id)
+    # Where it did not know the class, `grade` tells two of one name by number.
+    for one in (m for m in roster.members if m.number):
+        plain = one.name.encode("ascii", "ignore").decode()  # as Canvas does
+        for name in (one.name, *spellings(one.name), *spellings(plain)):
+            ids.setdefault(f"{name}_{one.number}".casefold(), one.id)
     named = dict[str, str]()
     for name in grades.students:
         found = ids.get(name.casefold()) or recognize(name, known, ())

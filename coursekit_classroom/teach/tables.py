@@ -60,6 +60,11 @@ def read_table(path: Path, what: str) -> Table:
     return Table(rows[0][1], rows[1:])
 
 
+def count(n: int, noun: str) -> str:
+    """A number of things in words."""
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
 def number_in(text: str) -> float:
     """The number of a cell, in which a comma may be the decimal point.
 

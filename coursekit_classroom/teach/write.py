@@ -22,11 +22,12 @@ from coursekit_classroom.teach.records import STATUSES, Graded
 from coursekit_classroom.teach.resume import Progress
 from coursekit_classroom.teach.roster import printable
 from coursekit_classroom.teach.sandbox import Isolation
+from coursekit_classroom.teach.tables import count
 
 COLUMNS = (
     *("student", "exercise", "points", "max_points", "status", "diagnosis"),
     *("used_library", "notebook_sha256", "isolation", "secret_id", "version"),
-    *("notebook", "days_late", "late_penalty", "automatic"),
+    *("notebook", "days_late", "late_penalty", "automatic", "name"),
 )
 TIMES = ("student", "seconds", "cpu_seconds", "memory_bytes")
 FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@'＝＋－＠])")  # ; separates, too
@@ -201,6 +202,7 @@ def sheet(class_: Sequence[Graded], secret_id: str, version: str) -> str:
             r.days_late,
             f"{r.earned - r.automatic:.2f}",
             "" if r.by_hand is None else f"{r.automatic:.2f}",
+            cell(student.name),
         )
         for student in class_
         for r in student.results
@@ -240,7 +242,8 @@ def last_words(
     rows = [(s.student, r) for s in class_ for r in s.results]
     counts = Counter(r.status for _, r in rows)
     counted = ", ".join(f"{counts[s]} {s}" for s in STATUSES if counts[s])
-    yield f"{len(class_)} students, {len(rows)} rows: {counted}"
+    sizes = f"{count(len(class_), 'student')}, {count(len(rows), 'row')}"
+    yield f"{sizes}: {counted}"
     yield f"sheet     {files.sheet}"
     if files.feedback is not None:
         yield f"feedback  {files.feedback}"
@@ -268,7 +271,8 @@ def look_at(
     found: Elsewhere,
 ) -> Iterator[str]:
     """What the instructor should know of."""
-    rows = [(s.student, r) for s in class_ for r in s.results]
+    rows = [(s.shown, r) for s in class_ for r in s.results]
+    shown = {s.student: s.shown for s in class_}
     stumbled = [
         f"{student} ({r.exercise})"
         for student, r in rows
@@ -308,15 +312,15 @@ def look_at(
             f"look at   {', '.join(group)}: the same code, names and layout "
             "aside, in every answer of more than three lines"
         )
-    if found.unmarked:
+    if unmarked := [shown[student] for student in found.unmarked]:
         yield (
-            f"look at   {', '.join(found.unmarked)}: a notebook without the "
+            f"look at   {', '.join(unmarked)}: a notebook without the "
             "mark of an assignment, such as the book's own"
         )
     for student, ids in found.others.items():
         yield (
-            f"look at   {student}: handed in {', '.join(ids)}, of another "
-            "assignment"
+            f"look at   {shown[student]}: handed in {', '.join(ids)}, of "
+            "another assignment"
         )
 
 
@@ -344,5 +348,5 @@ def alike(class_: Iterable[Graded]) -> list[list[str]]:
     groups = dict[tuple[tuple[str, str], ...], list[str]]()
     for s in class_:
         code = tuple((r.exercise, r.code) for r in s.results if r.code)
-        groups.setdefault(code, []).append(s.student)
+        groups.setdefault(code, []).append(s.shown)
     return [names for code, names in groups.items() if code and names[1:]]

@@ -37,6 +37,7 @@ from coursekit_classroom.teach import (
     summary,
     unpack,
 )
+from coursekit_classroom.teach import sheet as gradebook
 from coursekit_classroom.teach.collect import TWIN, apart, collect, naming
 from coursekit_classroom.teach.deadline import Deadline
 from coursekit_classroom.teach.grade import Batch
@@ -600,6 +601,47 @@ def test_the_wrong_assignment_is_refused(tmp_path, in_process, capsys):
     said = capsys.readouterr().out
     assert f"look at   ada: handed in {ATTEND}, {MENDED}, of another" in said
     assert "look at   eve" not in said
+
+
+def test_names_are_shown_as_the_roster_has_them(tmp_path, in_process, capsys):
+    """The control: the sheet's first column has the ids."""
+    folder, pages = tmp_path / "submissions", tmp_path / "feedback"
+    packed(folder, f"Bob Stone_4{MOODLE}_a.zip", {"a.ipynb": GOOD})
+    (folder / "x.ipynb").write_bytes(corpus.answered(WRONG))
+    roster = tmp_path / "worksheet.csv"
+    roster.write_text(
+        "Identifier,Full name,Email address,Status,Grade\n"
+        "Participant 4,Bob Stone,u4@uni.edu,Submitted,\n"
+        "Participant 5,Zoe Nil,u5@uni.edu,,\n"
+    )
+    more = ["--names", "moodle", "--roster", roster, "--feedback", pages]
+    by = graded_sheet(tmp_path, *more)
+    out = capsys.readouterr().out
+    names = {student: row["name"] for (student, _), row in by.items()}
+    known = {"u4@uni.edu": "Bob Stone", "u5@uni.edu": "Zoe Nil"}
+    assert names == known | {"x": ""}
+    assert "look at   Bob Stone (u4@uni.edu), x: a notebook without" in out
+    page = (pages / f"Bob Stone_4{MOODLE}_" / "feedback.md").read_text("utf8")
+    assert page.startswith("# Feedback for Bob Stone\n")
+    summary = (tmp_path / "out" / "summary.md").read_text("utf8")
+    assert "| not attempted | 1 | Zoe Nil |" in summary
+    assert "1/√D\\_h (x)" in summary
+    assert "| right | 1 |  |" in summary
+    sheet = tmp_path / "out" / "grades.csv"
+    args = argparse.ArgumentParser()
+    gradebook.add_options(args)
+    gradebook.run(args.parse_args([str(sheet)]))
+    wide = (tmp_path / "out" / "grades-wide.csv").read_text("utf8")
+    assert "u4@uni.edu,Bob Stone," in wide
+    assert "\nx,," in wide
+
+
+def test_one_is_one(tmp_path, in_process, capsys):
+    corpus.build(tmp_path / "submissions", [RIGHT_ONE])
+    graded_sheet(tmp_path)
+    assert capsys.readouterr().out.startswith("1 student, 2 rows: ")
+    summary = (tmp_path / "out" / "summary.md").read_text("utf8")
+    assert "\n1 student; of 9 points" in summary
 
 
 def test_an_lms_knows_people_by_their_number(tmp_path, in_process, capsys):
@@ -1442,7 +1484,7 @@ def test_what_the_instructor_decides_stays(tmp_path, in_process, capsys):
     [
         ("nobody,attention/attend,1,,", "line 2: an override .* got 'nobody'"),
         ("ada,attention/none,1,,", "got 'ada' and 'attention/none'"),
-        ("ada,,1,,", "got 1 for all"),
+        ("ada,,1,,", "got 1 for none. Name one: attention/attend, "),
         ("ada,attention/attend,7,,", "got 7 for attention/attend"),
         ("ada,attention/attend,nan,,", "line 2: a cell holds a number"),
         ("ada,,,,soon", "got 'soon'"),

@@ -185,7 +185,7 @@ def test_canvas_takes_it_back(tmp_path, grades, capsys):
     assert rows[2][:5] == ["Right, Ana", "4321", "1017", "aright", "CS 1-01"]
     said = capsys.readouterr().out
     assert "1 submission belongs to nobody on the roster: =eve." in said
-    assert "1 on the roster have no row in grades.csv: Bob Stone." in said
+    assert "on the roster, and without a row in grades.csv: Bob Stone." in said
     with pytest.raises(AssertionError):  # the control: the wide one is none
         as_canvas_reads(made(grades, "--roster", roster))
 
@@ -222,6 +222,27 @@ def test_moodle_passes_over_what_is_above_its_maximum(tmp_path, grades, title):
         made(grades, *more)
     rows = made(grades, *more, "--out-of", 100)
     assert [row[5] for row in rows[1:]] == ["80.77", "", "30.77", "50.77"]
+
+
+def test_two_of_one_name_are_told_apart_by_number(tmp_path, grades):
+    """As they stand in a sheet that was made without a roster."""
+    text = grades.read_text("utf8")
+    for id, other in (("lwu1", "Lee Wu_303"), ("lwu2", "Lee Wu_304")):
+        text = text.replace(id, other)
+    grades.write_text(text, "utf8")
+    roster = written(tmp_path, "worksheet.csv", WORKSHEET)
+    rows = made(grades, "--roster", roster, "--format", "moodle")
+    at = rows[0].index("Grade")
+    assert [row[at] for row in rows[1:]] == ["10.50", "", "4.00", "6.60"]
+    for id, other in (
+        ("Lee Wu_303", "wulee_4323"),
+        ("Lee Wu_304", "eve_4324"),
+    ):
+        text = text.replace(id, other)  # the second is somebody else
+    grades.write_text(text, "utf8")
+    roster = written(tmp_path, "canvas.csv", CANVAS)
+    rows = made(grades, "--roster", roster, "--format", "canvas")
+    assert [row[-1] for row in rows[2:]] == ["10.50", "", "4.00", ""]
 
 
 def test_moodles_gradebook_gets_who_and_what(tmp_path, grades):
