@@ -51,6 +51,10 @@ from coursekit_classroom.teach.roster import (
 from coursekit_classroom.teach.secret import SECRET_FILE, Secret
 
 FORMATS = ("nbgrader", "otter", "gradescope")
+PRIVATE = (  # what the other commands read and write, as the page calls it
+    *("dist/", "submissions/", "feedback/", "grades*", "overrides.csv"),
+    *("timing.csv", "summary.*", "worksheet.csv", "roster.csv"),
+)
 DEBUG = "debug"  # the name of the assignment in which everyone fixes another
 
 
@@ -201,6 +205,8 @@ def run(args: argparse.Namespace) -> int:
                 print(line)
         secret.save()
     print(f"secret     {args.secret} (keep it: from it come the hidden cases)")
+    if hidden := keep_out_of_git(Path(args.secret)):
+        print(f"git        {hidden}: `git add` passes over what is private")
     return 0
 
 
@@ -421,6 +427,23 @@ def open_secret(path: Path, out: Path) -> Secret:
         return Secret.load(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     return Secret.create(path)
+
+
+def keep_out_of_git(secret: Path) -> Path | None:
+    """Have a repository pass over the secret, submissions and grades beside
+    it; the file that says so, if it did not yet."""
+    folder = secret.resolve().parent
+    if not any((p / ".git").exists() for p in (folder, *folder.parents)):
+        return None
+    file, lines = folder / ".gitignore", [secret.name, *PRIVATE]
+    text = file.read_text("utf8") if file.exists() else ""
+    known = {line.strip().strip("/") for line in text.splitlines()}
+    missing = [f"/{n}" for n in lines if n.strip("/") not in known]
+    if not missing:
+        return None
+    end = "\n" if text and not text.endswith("\n") else ""
+    file.write_text(text + end + "\n".join(missing) + "\n", "utf8")
+    return file
 
 
 # -- the same for all --------------------------------------------------------

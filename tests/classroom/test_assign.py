@@ -444,6 +444,31 @@ def test_another_date_costs_the_same(tmp_path):
         assert "costs 10 % of the points, at most 50 %; the first" in text
 
 
+def test_git_passes_over_what_is_private(tmp_path, capsys):
+    """The control: outside of a repository nothing is written."""
+    private = ["assignment-secret.txt", "submissions/a.ipynb", "grades.csv"]
+    private += ["dist/gradescope.zip", "feedback/a.md", "overrides.csv"]
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("git is missing here")
+    run(tmp_path, CHAPTER, only=["attention/attend"], format=["otter"])
+    assert not (tmp_path / ".gitignore").exists()
+    (tmp_path / ".gitignore").write_text("mine")
+    subprocess.run([git, "init", "-q", tmp_path], check=True)
+    for again in (False, True):
+        run(tmp_path, CHAPTER, only=["attention/attend"], format=["otter"])
+        assert (".gitignore: `git add`" in capsys.readouterr().out) != again
+    asked = [git, "-C", tmp_path, "check-ignore", *private, "mine", "notes"]
+    said = subprocess.run(asked, capture_output=True, text=True).stdout
+    assert said.split() == [*private, "mine"]
+
+
+def test_the_repository_passes_over_what_is_private():
+    known = (ROOT / ".gitignore").read_text("utf8").split()
+    names = {line.strip("/") for line in known}
+    assert {n.strip("/") for n in assign.PRIVATE} <= names
+
+
 def test_a_step_given_out_stays_as_it_is(tmp_path):
     terms = {"step": [0], "format": ["otter"]}
     run(tmp_path, **terms)
