@@ -205,8 +205,7 @@ def run(args: argparse.Namespace) -> int:
                 print(line)
         secret.save()
     print(f"secret     {args.secret} (keep it: from it come the hidden cases)")
-    if hidden := keep_out_of_git(Path(args.secret)):
-        print(f"git        {hidden}: `git add` passes over what is private")
+    keep_out_of_git(Path(args.secret))
     return 0
 
 
@@ -316,15 +315,15 @@ class Terms:
         if self.deadline is None or name not in secret.assignments:
             return self
         was = secret.assignments[name].get("deadline", {})
-        before = {"percent": 0, "cap": 100, "free": 0} | was
-        before = {part: before[part] for part in ("percent", "cap", "free")}
-        if self.late != {part: before[part] for part in self.late}:
+        none = {"percent": 0, "cap": 100, "free": 0}
+        before = {part: was.get(part, n) for part, n in none.items()}
+        if before != {**before, **self.late}:
             raise ValueError(
                 "what being late costs stays, since notebooks may be out that "
                 f"say it: got another --late, and {name} has --late "
                 f"{before['percent']:g} --late-cap {before['cap']:g} "
-                f"--late-days {before['free']}. Give --due alone, or the new "
-                "one another --name, or another --secret."
+                f"--late-days {before['free']}. Give --due alone, or another "
+                "--name."
             )
         return replace(self, deadline=replace(self.deadline, **before))
 
@@ -429,21 +428,14 @@ def open_secret(path: Path, out: Path) -> Secret:
     return Secret.create(path)
 
 
-def keep_out_of_git(secret: Path) -> Path | None:
-    """Have a repository pass over the secret, submissions and grades beside
-    it; the file that says so, if it did not yet."""
-    folder = secret.resolve().parent
-    if not any((p / ".git").exists() for p in (folder, *folder.parents)):
-        return None
-    file, lines = folder / ".gitignore", [secret.name, *PRIVATE]
-    text = file.read_text("utf8") if file.exists() else ""
-    known = {line.strip().strip("/") for line in text.splitlines()}
-    missing = [f"/{n}" for n in lines if n.strip("/") not in known]
-    if not missing:
-        return None
-    end = "\n" if text and not text.endswith("\n") else ""
-    file.write_text(text + end + "\n".join(missing) + "\n", "utf8")
-    return file
+def keep_out_of_git(secret: Path) -> None:
+    """Have git pass over the secret and what goes with it, or say it won't."""
+    file, names = secret.with_name(".gitignore"), [secret.name, *PRIVATE]
+    if not file.exists():
+        file.write_text("".join(f"/{name}\n" for name in names), "utf8")
+    known = {n.strip("/") for n in file.read_text("utf8").split()}
+    if open_ := [n for n in names if n.strip("/") not in known]:
+        print(f"warning    {file} lets git take {', '.join(open_)}: add them")
 
 
 # -- the same for all --------------------------------------------------------

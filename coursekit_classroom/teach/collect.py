@@ -6,7 +6,8 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ https://docs.moodle.org/en/Assignment_activity, "Download all submissions", and
 https://community.canvaslms.com/t5/Instructor-Guide/How-do-I-download-all-student-submissions-for-an-assignment/ta-p/695
 """
 GRADESCOPE = "submission_metadata.yml"  # whose each folder of an export is
+LISTED = re.compile(  # in it
+    r"(?m)^:?(submission_\d+):\n  :submitters:\n((?:  [- ].*\n?)+)"
+)
 Class = Mapping[str, Mapping[str, Any]]
 """The roster: by id a ``name``, perhaps the LMS's ``number``, a program."""
 
@@ -114,15 +118,18 @@ def collect(
     listed = {p.parent: submitters(p.parent) for p in there}
     for path, files, instead in entries(there, endings, made.ignored):
         own = path.stem if [path] in (files, instead) else path.name
-        people = listed[path.parent].get(path.name, [])
-        for said in signs(own, names, people, class_, instead == [path]):
-            matched = matched or bool(said)
-            key = said.get("name") or own, said.get("number") or ""
-            found.setdefault(key, []).extend((*files, *instead))
-            if "late" in said:
-                made.late |= dict.fromkeys(files, bool(said["late"]))
-            if folder := said.get("folder"):
-                moodle |= dict.fromkeys((*files, *instead), folder)
+        group, said = listed[path.parent].get(path.name, []), signs(own, names)
+        if not said and instead == [path] and on_roster([own], class_) is None:
+            continue  # a file that lies about
+        matched = matched or bool(said)
+        key = said.get("name") or own, said.get("number") or ""
+        people = [(on_roster(ids, class_) or ids[0], "") for ids in group]
+        for one in people or [key]:
+            found.setdefault(one, []).extend((*files, *instead))
+        if "late" in said:
+            made.late |= dict.fromkeys(files, bool(said["late"]))
+        if folder := said.get("folder"):
+            moodle |= dict.fromkeys((*files, *instead), folder)
         others |= {*instead}
     made.unmatched = bool(names) and not matched
     if not found:
@@ -153,60 +160,35 @@ def collect(
     return made
 
 
-def signs(
-    own: str,
-    names: re.Pattern[str] | None,
-    people: Sequence[Mapping[str, str]],
-    class_: Class,
-    loose: bool,
-) -> list[Mapping[str, str | None]]:
-    """What is known of each student whose file or folder something is.
-
-    Args:
-        own: its name.
-        names: as :func:`collect` takes it.
-        people: who handed it in, as Gradescope lists them.
-        class_: the roster.
-        loose: whether it is a file that may be nobody's.
-
-    Returns:
-        ``name``, and if they are known ``number``, ``late`` and Moodle's
-        ``folder``; nothing for somebody whom its whole name names.
-    """
-    if people:
-        found = list[Mapping[str, str | None]]()
-        for one in people:
-            ids = [one[k] for k in ("email", "sid", "name") if one.get(k)]
-            ids.append(one.get("email", "").partition("@")[0])
-            on_it = (i for i in ids if recognize(i, class_, ()) in class_)
-            found.append({"name": next(on_it, ids[0])})
-        return found
+def signs(own: str, names: re.Pattern[str] | None) -> Mapping[str, str | None]:
+    """What the name of a file or folder says of a student: their ``name``,
+    and if it has them ``number``, ``late`` and Moodle's ``folder``."""
     match = names.search(own) if names else None
     if not match or not match[1]:
-        is_known = not loose or recognize(own, class_, ()) in class_
-        return [{}] if is_known else []
+        return {}
     said = match.groupdict() | {"name": match[1]}
     if match.re.pattern == NAMES["moodle"]:
         said["folder"] = f"{match[0]}file_"
-    return [said]
+    return said
 
 
-def submitters(folder: Path) -> dict[str, list[dict[str, str]]]:
-    """Who handed in which folder of Gradescope's export; often several."""
-    try:
+def on_roster(ids: Iterable[str], class_: Class) -> str | None:
+    """The first of somebody's names that the roster knows."""
+    return next((i for i in ids if recognize(i, class_, ()) in class_), None)
+
+
+def submitters(folder: Path) -> dict[str, list[list[str]]]:
+    """Who handed in which folder of Gradescope's export, each by what it
+    knows of them."""
+    found = dict[str, list[list[str]]]()
+    with suppress(OSError, UnicodeDecodeError):
         text = (folder / GRADESCOPE).read_text("utf8")
-    except (OSError, UnicodeDecodeError):
-        return {}
-    found = dict[str, list[dict[str, str]]]()
-    for block in re.split(r"(?m)^(?=\S)", text):
-        name = re.match(r":?(submission_\d+):", block)
-        lines = re.search(r"\n  :submitters:\n((?:  [- ].*\n?)+)", block)
-        if not name or not lines:
-            continue
-        for person in lines[1].split("  - "):
-            if said := dict(re.findall(r":(name|sid|email): *(.+)", person)):
-                plain = {k: v.strip("'\" ") for k, v in said.items()}
-                found.setdefault(name[1], []).append(plain)
+        for name, lines in LISTED.findall(text):
+            for person in lines.split("  - ")[1:]:
+                said = dict(re.findall(r":(name|sid|email): *(.+)", person))
+                ids = (said.get(k, "") for k in ("email", "sid", "name"))
+                known = [id for i in ids if (id := i.strip("'\" "))]
+                found.setdefault(name, []).extend([known] * bool(known))
     return found
 
 
@@ -225,13 +207,11 @@ def entries(
                 hidden or inner.name.startswith(NO_STUDENTS)
             ):
                 files.append(inner)
-            elif inner.name == GRADESCOPE:
-                continue
-            elif is_answer or not inner.name.startswith("."):
+            elif is_answer or not inner.name.startswith((".", GRADESCOPE)):
                 name = student_id(inner.relative_to(path.parent).as_posix())
                 ignored.append(f"{name}: {advice(inner, is_folder)}.")
                 others.append(inner)
-        if not hidden:
+        if not hidden and (files or is_folder or others):
             yield path, files, [] if files else others
 
 

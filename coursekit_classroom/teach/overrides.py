@@ -91,15 +91,11 @@ def override_of(
         )
     text, days = row.get("points", ""), row.get("extension", "") or "0"
     points = number_in(text) if text else None
+    worth_them = ", ".join(f"{id} ({n:g})" for id, n in worth.items())
     if points is not None and not 0 <= points <= worth.get(exercise, -1):
         raise ValueError(
             "points are for one exercise, 0 to what it is worth: got "
-            f"{text} for "
-            + (
-                f"{exercise} ({worth[exercise]:g})."
-                if exercise
-                else f"none. Name one: {', '.join(worth)}."
-            )
+            f"{text} for {exercise or 'none'}. They are {worth_them}."
         )
     if not days.isdecimal():
         raise ValueError(f"an extension is a number of days: got {days!r}.")

@@ -1484,7 +1484,7 @@ def test_what_the_instructor_decides_stays(tmp_path, in_process, capsys):
     [
         ("nobody,attention/attend,1,,", "line 2: an override .* got 'nobody'"),
         ("ada,attention/none,1,,", "got 'ada' and 'attention/none'"),
-        ("ada,,1,,", "got 1 for none. Name one: attention/attend, "),
+        ("ada,,1,,", r"got 1 for none. They are attention/attend \(6\), "),
         ("ada,attention/attend,7,,", "got 7 for attention/attend"),
         ("ada,attention/attend,nan,,", "line 2: a cell holds a number"),
         ("ada,,,,soon", "got 'soon'"),
