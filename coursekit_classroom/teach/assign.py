@@ -429,13 +429,15 @@ def open_secret(path: Path, out: Path) -> Secret:
 
 
 def keep_out_of_git(secret: Path) -> None:
-    """Have git pass over the secret and what goes with it, or say it won't."""
-    file, names = secret.with_name(".gitignore"), [secret.name, *PRIVATE]
-    if not file.exists():
-        file.write_text("".join(f"/{name}\n" for name in names), "utf8")
-    known = {n.strip("/") for n in file.read_text("utf8").split()}
-    if open_ := [n for n in names if n.strip("/") not in known]:
-        print(f"warning    {file} lets git take {', '.join(open_)}: add them")
+    """Have git pass over the secret and what goes with it."""
+    file = secret.with_name(".gitignore")
+    text = file.read_text("utf8") if file.exists() else ""
+    known = {line.strip("/") for line in text.split()}
+    names = [n for n in (secret.name, *PRIVATE) if n.strip("/") not in known]
+    if names:
+        text = "\n/".join([text.rstrip("\n"), *names]).lstrip("\n")
+        file.write_text(f"{text}\n", "utf8")
+        print(f"git        passes over what is private ({file})")
 
 
 # -- the same for all --------------------------------------------------------

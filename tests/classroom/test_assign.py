@@ -445,24 +445,27 @@ def test_another_date_costs_the_same(tmp_path):
 
 
 def test_git_passes_over_what_is_private(tmp_path, capsys):
-    """The control: a .gitignore of one's own, which is only read."""
+    """The control: what is not; and lines of one's own stay."""
     private = ["assignment-secret.txt", "submissions/a.ipynb", "grades.csv"]
     private += ["dist/gradescope.zip", "feedback/a.md", "overrides.csv"]
     git = shutil.which("git")
     if git is None:
         pytest.skip("git is missing here")
     subprocess.run([git, "init", "-q", tmp_path], check=True)
-    few = {"only": ["attention/attend"], "format": ["otter"]}
-    run(tmp_path, CHAPTER, **few)
-    assert "warning" not in capsys.readouterr().out
-    asked = [git, "-C", tmp_path, "check-ignore", *private, "notes"]
-    said = subprocess.run(asked, capture_output=True, text=True).stdout
-    assert said.split() == private
-    (tmp_path / ".gitignore").write_text("mine\ndist\n")
-    run(tmp_path, CHAPTER, **few)
-    said = "lets git take assignment-secret.txt, submissions/, feedback/, "
-    assert said in capsys.readouterr().out
-    assert (tmp_path / ".gitignore").read_text() == "mine\ndist\n"
+    file = tmp_path / ".gitignore"
+    for mine in ("", "mine", "mine\ndist\n"):
+        file.unlink(missing_ok=True)
+        if mine:
+            file.write_text(mine)
+        for again in (False, True):
+            run(tmp_path, step=[0], format=["otter"])
+            said = "git        passes over" in capsys.readouterr().out
+            assert said is not again
+        asked = [git, "-C", tmp_path, "check-ignore", *private, "notes"]
+        said = subprocess.run(asked, capture_output=True, text=True).stdout
+        assert said.split() == private
+        assert file.read_text().startswith(mine)
+        assert file.read_text().count("/dist/") == ("dist" not in mine)
 
 
 def test_the_repository_passes_over_what_is_private():
