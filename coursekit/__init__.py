@@ -7,9 +7,9 @@ They load when they are first asked for, and so do modules:
 
 # Python has these already: `python -m coursekit` still looks for modules in
 # the current folder, until __main__.py ends that.
+import functools  # a name of its own: coursekit.cache is a module
 import importlib
 import importlib.util
-from functools import cache
 
 CLASSROOM = {  # name: its module, and behind a colon its name there
     "live": "coursekit_classroom.live",
@@ -19,7 +19,7 @@ CLASSROOM = {  # name: its module, and behind a colon its name there
 }
 
 
-@cache
+@functools.cache
 def offered() -> dict[str, str]:
     """Names of ``__init__.pyi``, each with its module, as in CLASSROOM."""
     import ast

@@ -1,4 +1,4 @@
-"""The small Shakespeare model: small enough to follow one token through all of it.
+"""The small Shakespeare model, in which one can follow a token through all.
 
 Two blocks of four heads on the Shakespeare text, in a thousand byte-pair
 tokens.  The index and the chapters quote its numbers, so it is frozen.

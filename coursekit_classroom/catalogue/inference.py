@@ -104,7 +104,7 @@ _ROUNDED_BUGS = {
     "cut_off": Bug(
         "whole.round()",
         "whole.trunc()",
-        says="the digits after the decimal point cut off, not rounded",
+        says="digits behind the point cut off instead of rounded",
         why="That moves a weight by up to a whole step toward 0. Round to "
         "the nearest, which moves it by half a step at most.",
         read="21_inference#inf-by-hand",
@@ -219,7 +219,7 @@ _RESTORED_BUGS = {
     "true_division": Bug(
         "packed // 16",
         "packed / 16",
-        says="a byte divided by 16 with /, so that a fraction stays",
+        says="a byte divided by 16 with its remainder",
         why="The lower four bits remain as sixteenths. Divide with //.",
         read="21_inference#inf-memory",
         alone=True,

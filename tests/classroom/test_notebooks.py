@@ -367,13 +367,13 @@ def test_an_answer_may_not_stand_in_anothers_cell(hand_in):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b'{"cells": [', "not valid JSON"),
+        (b'{"cells": [', "it is damaged"),
         (b"\n", "it is empty. Save"),
         (b"<!DOCTYPE html>\n<html>", "it is a web page. Download"),
         (b'{\n<<<<<<< HEAD\n "a": 1\n=======\n', "conflict marks"),
         (b"PK\x03\x04\x14", "is a zip that cannot be read"),
-        (b"\x00\x01\xff", "not valid JSON"),
-        (b"[" * 100_000, "not valid JSON"),
+        (b"\x00\x01\xff", "it is damaged"),
+        (b"[" * 100_000, "it is damaged"),
         (b"[1, 2]", "is no notebook, but other JSON"),
         (b'{"nbformat": 3, "worksheets": []}', "got a notebook of format 3"),
         (b'{"cells": {}}', "has no list of cells"),
