@@ -24,8 +24,8 @@ def places(
     """What lies in a folder of submissions, and in a class's zip or folder.
 
     What has a student's name is theirs, whatever is in it.  A zip is a
-    class's if it holds names as an LMS gives them, or is all there is and
-    holds several things; a folder if it is Gradescope's, or holds folders in
+    class's if it is all there is, and holds several things or names as an LMS
+    gives them; a folder if it is Gradescope's, or holds folders in
     whose names ``names`` finds students.
 
     Args:
@@ -50,10 +50,14 @@ def places(
             found += sorted(path.iterdir())
         elif path.is_dir():
             found += places(path, names, None) if names and listed else [path]
-        elif scratch and (
-            listed
-            or any(EXPORT.match(p[0]) for p in inside)
-            or (alone and len({p[0] for p in inside}) > 1)
+        elif (
+            alone  # beside others it is a student's, who can name it anything
+            and scratch
+            and (
+                listed
+                or any(EXPORT.match(p[0]) for p in inside)
+                or len({p[0] for p in inside}) > 1
+            )
         ):
             found += places(unpack(path, scratch / path.name), student, None)
         else:
